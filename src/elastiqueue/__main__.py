@@ -1,0 +1,7 @@
+"""`python -m elastiqueue`."""
+
+import sys
+
+from elastiqueue.cli import main
+
+sys.exit(main())

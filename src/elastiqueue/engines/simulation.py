@@ -1,0 +1,117 @@
+"""The simulator's driver: replications of a scenario, their run length, and the estimates from their totals.
+
+Finite horizon: independent replications from the scenario's start, totals between warm-up and horizon.
+Steady state (`horizon: auto`): every replication starts at the fluid fixed point (or where the scenario says), is warmed
+up for max(5 t0, 10 tau) and then measured for as long, with t0 = 1 + 1/mu + 1/nu and tau the longer of the integrated
+autocorrelation times of waiting tasks and power in a pilot run. The pilot lasts 20 t0 and is doubled until it holds
+50 tau, at most to 640 t0. The measured stretches are independent batches.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elastiqueue.config import ServiceScenario
+from elastiqueue.models.base import Ratio
+from elastiqueue.models.registry import model_of
+from elastiqueue.seeding import PILOT, stream
+from elastiqueue.statistics import Estimate, autocorrelation_time, estimate
+
+SAMPLES_PER_T0 = 20
+FIRST_PILOT, LAST_PILOT = 20, 640  # lengths in t0
+PILOT_IN_TAU = 50
+
+
+@dataclass(frozen=True)
+class Window:
+    """From when to when a replication is measured, and the autocorrelation time behind it (nan: none was needed)."""
+
+    warm_up: float
+    horizon: float
+    tau: float = math.nan
+    pilot: float = 0.0
+
+
+def _round_up(value: float) -> float:
+    """Up to two significant digits, so that the window does not hang on the last bits of an estimate."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")
+
+
+def window(scenario: ServiceScenario) -> Window:
+    """The scenario's own window, or for a steady-state run the one that a pilot run fixes."""
+    if not isinstance(scenario.horizon, str) and not isinstance(scenario.warm_up, str):
+        return Window(scenario.warm_up, scenario.horizon)
+    model = model_of(scenario)
+    t0 = scenario.relaxation_time
+    length = FIRST_PILOT
+    while True:
+        grid = t0 * np.arange(5 * SAMPLES_PER_T0, length * SAMPLES_PER_T0 + 1) / SAMPLES_PER_T0
+        words = stream(scenario.seed, scenario.digest(), length, PILOT)
+        path = model.simulate(scenario, words, 0.0, float(grid[-1]), grid).path
+        tau = max(autocorrelation_time(signal, t0 / SAMPLES_PER_T0) for signal in model.signals(scenario, path))
+        if length * t0 >= PILOT_IN_TAU * tau or length >= LAST_PILOT:
+            break
+        length *= 2
+    batch = _round_up(max(5 * t0, 10 * tau))
+    return Window(batch, 2 * batch, tau, length * t0)
+
+
+def grid_of(scenario: ServiceScenario) -> NDArray[np.float64]:
+    """Times at which the scenario asks for the state, shape (T,)."""
+    if scenario.record_every is None or isinstance(scenario.horizon, str):
+        return np.empty(0)
+    count = math.floor(scenario.horizon / scenario.record_every + 1e-9)
+    return np.minimum(scenario.record_every * np.arange(count + 1), scenario.horizon)
+
+
+def simulate(
+    scenario: ServiceScenario, first: int, last: int, span: Window | None = None, direct: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Replications first, ..., last - 1 of a scenario.
+
+    Returns
+    -------
+    totals : shape (last - first, number of columns), columns as the model names them.
+    paths : shape (last - first, T, components); T = 0 where nothing is recorded.
+    """
+    model = model_of(scenario)
+    span = span or window(scenario)
+    grid, name = grid_of(scenario), scenario.digest()
+    runs = [
+        model.simulate(scenario, stream(scenario.seed, name, index), span.warm_up, span.horizon, grid, direct)
+        for index in range(first, last)
+    ]
+    return np.array([run.totals for run in runs]), np.array([run.path for run in runs])
+
+
+def estimates(scenario: ServiceScenario, totals: NDArray[np.float64]) -> dict[str, Estimate]:
+    """Every metric of the model from the totals of its replications, shape (R, columns)."""
+    model = model_of(scenario)
+    names: tuple[str, ...] = model.columns(scenario)
+    metrics: dict[str, Ratio] = model.metrics(scenario)
+    return {name: estimate(metric, names, totals) for name, metric in metrics.items()}
+
+
+def simulate_to_precision(scenario: ServiceScenario) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The scenario's replications, and where it asks for a precision as many more as reach it.
+
+    At least 30 replications go before the first look, since stopping early on a narrow interval under-covers.
+    """
+    span = window(scenario)
+    wanted = scenario.precision
+    count = scenario.replications if wanted is None else max(30, scenario.replications)
+    totals, paths = simulate(scenario, 0, count, span)
+    while wanted is not None:
+        found = estimates(scenario, totals)[wanted.metric]
+        low, high = found.interval()
+        if not (high - low) / 2 > wanted.relative * abs(found.mean):
+            break
+        more = max(10, len(totals) // 4)
+        extra, extra_paths = simulate(scenario, len(totals), len(totals) + more, span)
+        totals, paths = np.concatenate([totals, extra]), np.concatenate([paths, extra_paths])
+    return totals, paths

@@ -1,0 +1,76 @@
+"""Simulation jobs: the pilot runs of a chunk, and a block of its replications.
+
+A block file holds the totals (and paths) of replications first..last-1 of each scenario of a chunk. Its bytes depend on
+the specification only. A job that finds a shorter file of the same block and sources takes its replications over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elastiqueue.engines.simulation import Window, simulate, window
+from elastiqueue.experiments import specified_points
+from elastiqueue.results import Stopwatch, read_arrays, write_arrays, write_json
+
+
+def run_pilots(specification: str, output: str | Path) -> None:
+    """Fix the window of every scenario of a chunk by pilot runs, and write them as JSON."""
+    windows = [window(point.scenario) for point in specified_points(specification)]
+    write_json(output, [vars(span) for span in windows])
+
+
+def run_block(
+    specification: str, first: int, last: int, output: str | Path, provenance: str | Path, pilots: str | Path | None
+) -> None:
+    """Simulate replications first, ..., last - 1 of every scenario of a chunk."""
+    watch = Stopwatch()
+    points = specified_points(specification)
+    spans = (
+        [Window(**values) for values in json.loads(Path(pilots).read_text())]
+        if pilots
+        else [window(point.scenario) for point in points]
+    )
+    sources = json.loads(specification)["sources"]
+    meta = {
+        "first": first,
+        "last": last,
+        "sources": sources,
+        "digests": [point.scenario.digest() for point in points],
+        "windows": [[span.warm_up, span.horizon] for span in spans],
+    }
+    known, arrays = _earlier(Path(output), meta)
+    for i, (point, span) in enumerate(zip(points, spans, strict=True)):
+        begin = known if arrays else first
+        totals, paths = simulate(point.scenario, begin, last, span)
+        parts = {"totals": totals, **({"paths": paths} if paths.size else {})}
+        for part, values in parts.items():
+            earlier = arrays.get(f"{part}_{i}")
+            arrays[f"{part}_{i}"] = values if earlier is None else np.concatenate([earlier, values])
+    write_arrays(output, meta, arrays)
+    write_json(
+        provenance,
+        watch.provenance(
+            scenarios=[point.scenario.model_dump(mode="json") for point in points], sources=sources, windows=meta["windows"]
+        ),
+    )
+
+
+def _earlier(output: Path, meta: Mapping[str, Any]) -> tuple[int, dict[str, NDArray[Any]]]:
+    """Replications of this block that an earlier run with fewer of them left: where they end, and their arrays."""
+    for path in sorted(output.parent.glob(f"{meta['first']:07d}-*.npz"), reverse=True):
+        if path == output:
+            continue
+        try:
+            found, arrays = read_arrays(path)
+        except ValueError:
+            continue
+        same = all(found.get(key) == meta[key] for key in ("first", "sources", "digests", "windows"))
+        if same and found["last"] < meta["last"]:
+            return found["last"], arrays
+    return meta["first"], {}

@@ -1,0 +1,1010 @@
+"""A cluster of servers under routing and MaxWeight scheduling, slot by slot: definition, compiled simulator, totals.
+
+Servers m = 1..M, job types j = 1..J (Maguluri, Srikant, Ying 2012, Sections II and III). A job of type j has a size in slots,
+waits at one server in first-in-first-out order within its type, may be preempted, and gets at most one unit of service per slot.
+Y_{j,m} is the list of remaining sizes of the type-j jobs at server m, the Markov state; q_{j,m} is its sum.
+
+    slot t   schedule  server m: a maximal configuration s that maximises sum_j s_j q_{j,m}(t), ties uniform
+             arrivals  all type-j jobs of the slot, of total size a_j, go to one server chosen on q_{j,.}(t)
+             service   the first s_j type-j jobs at server m (newcomers included) get one unit each
+
+    q(t+1) = q(t) + a(t) - s(t) + u(t),    u_{j,m} = max(s_j - number of type-j jobs at m, 0), the unused service
+
+Routing: `jsq`, the least q_{j,m}, ties uniform; `power_of_d`, the least of d servers drawn without replacement (`power_of_two`:
+d = 2), `power_of_two_with_replacement`, both with uniform ties; `random`.
+
+Scheduling `best_fit` is the contrast, the non-preemptive greedy rule of the authors' earlier paper (INFOCOM 2012) put into slots:
+a job that has started keeps its resources until it ends; a server that gets a new job, or at which jobs have just ended, starts
+waiting jobs one by one as long as one fits. It starts the job that takes the largest share of the bottleneck resource, the one
+with the largest fraction in use (on an empty server every resource ties: then the largest share of any tied resource counts;
+equal shares: the lower type number). Types stay first-in-first-out.
+
+Level `workload` forgets the jobs: u_{j,m} = max(s_j - q_{j,m} - a_{j,m}, 0), any unit of work can be served. It is another model.
+
+Totals (sums over slots of the state at the end of a slot; c a unit vector over types, bold c_{j,m} = c_j / sqrt(M)):
+
+    weighted = <bold c, q> = sum_j c_j Q_j / sqrt(M), Q_j = sum_m q_{j,m}        parallel_sq = <bold c, q>^2
+    perpendicular_sq = |q|^2 - parallel_sq, in every `norm_interval`-th slot     response of a job = last slot - first slot + 1
+
+The simulator keeps, per type, rows over servers: backlog, schedule, and the remaining sizes of the few oldest jobs, which are
+all that a schedule can reach. One pass over the rows serves all servers and the next pass schedules them: int32 rows at constant
+distances in one array, no branches, so that LLVM vectorises both. Jobs beyond the reachable ones rest in linked lists.
+`reference` is the same model in plain Python, with the same random words in the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from elastiqueue.engines.discrete import FiniteLaw, Tables, below, draw, tables
+from elastiqueue.engines.rng import next_word, step
+from elastiqueue.models.base import Ratio
+
+ROUTING = ("jsq", "power_of_d", "power_of_two", "power_of_two_with_replacement", "random")
+SCHEDULING = ("maxweight", "best_fit")
+LEVELS = ("job", "workload")
+_JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
+_MAXWEIGHT, _BEST_FIT = range(2)
+
+STRIDE = 1040  # servers per block, the distance of rows; not a multiple of 1024, whose rows would share cache sets
+UNROLLED = 8  # up to so many configurations the scheduling pass is unrolled and vectorised
+_ONE = np.int32(1)
+_ZERO = np.int32(0)
+_BYTE = np.int32(255)
+_8 = np.int32(8)
+
+# Positions in the totals, which are followed by backlog_j, arrived_j, served_j for each type.
+SLOTS, WEIGHTED, PARALLEL, NORM_SLOTS, PERPENDICULAR, RESPONSE, COMPLETIONS, ARRIVALS = range(8)
+_COMMON = (
+    "slots", "weighted", "parallel_sq", "norm_slots", "perpendicular_sq", "response", "completions", "arrivals",
+)  # fmt: skip
+# Positions in State.numbers.
+SLOT, SCHEDULED, FREE, FREE_COUNT, USED = range(5)
+
+
+def exact(value: object, key: str = "resources") -> Fraction:
+    """A number as its decimal notation says: 17.1 is 171/10, not the nearest double."""
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return value if isinstance(value, Fraction) else Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{key} = {value!r}: must be a number") from None
+
+
+@dataclass(frozen=True)
+class ClusterParameters:
+    """A cluster in plain numbers.
+
+    Attributes
+    ----------
+    counts : servers of each class; classes are numbered in order, servers of a class are neighbours.
+    configurations : per class its maximal configurations, each with one integer >= 0 per type.
+    arrivals : per type the law of the number of jobs in a slot.
+    sizes : per type the law of the size of a job in slots (>= 1).
+    routing, d, scheduling, level : see the module; d belongs to `power_of_d`.
+    resources, needs : per class the amounts of each resource, per type its needs; only `best_fit` uses them.
+    direction : the unit vector c of the totals; default: all types equal.
+    norm_interval : slots between two evaluations of |q|^2.
+    """
+
+    counts: tuple[int, ...]
+    configurations: tuple[tuple[tuple[int, ...], ...], ...]
+    arrivals: tuple[FiniteLaw, ...]
+    sizes: tuple[FiniteLaw, ...]
+    routing: str = "jsq"
+    d: int = 2
+    scheduling: str = "maxweight"
+    level: str = "job"
+    resources: tuple[tuple[float, ...], ...] | None = None
+    needs: tuple[tuple[float, ...], ...] | None = None
+    direction: tuple[float, ...] | None = None
+    norm_interval: int = 16
+
+    def __post_init__(self) -> None:
+        types = len(self.arrivals)
+        if not self.counts or any(isinstance(n, bool) or int(n) != n or n < 1 for n in self.counts):
+            raise ValueError(f"counts = {list(self.counts)}: must be integers >= 1, one per class")
+        if len(self.configurations) != len(self.counts) or not all(self.configurations):
+            raise ValueError(f"configurations: must be given for each of the {len(self.counts)} classes of servers")
+        for s in (s for own in self.configurations for s in own):
+            if len(s) != types or any(int(x) != x or x < 0 for x in s):
+                raise ValueError(f"configurations = {list(s)}: must have {types} integers >= 0, one per job type")
+        if any(len(set(own)) != len(own) for own in self.configurations):
+            raise ValueError("configurations: must be distinct within a class")
+        if types < 1 or len(self.sizes) != types:
+            raise ValueError(f"job_sizes: must be one law per job type, of which there are {types}")
+        for law in self.sizes:
+            if law.values[0] < 1:
+                raise ValueError(f"job_sizes = {law.values[0]}: must be >= 1 slot")
+        if self.routing not in ROUTING:
+            raise ValueError(f"routing = {self.routing}: must be one of {', '.join(ROUTING)}")
+        if self.scheduling not in SCHEDULING:
+            raise ValueError(f"scheduling = {self.scheduling}: must be one of {', '.join(SCHEDULING)}")
+        if self.level not in LEVELS:
+            raise ValueError(f"level = {self.level}: must be one of {', '.join(LEVELS)}")
+        if self.routing == "power_of_two" and self.servers < 2:
+            raise ValueError("servers = 1: must be at least 2 with routing = power_of_two")
+        if self.routing == "power_of_d" and not 1 <= self.d <= self.servers:
+            raise ValueError(f"d = {self.d}: must be between 1 and the number of servers, {self.servers}")
+        if self.scheduling == "best_fit":
+            if self.level != "job":
+                raise ValueError(f"level = {self.level}: must be job with scheduling = best_fit")
+            if self.resources is None or self.needs is None:
+                raise ValueError("scheduling = best_fit: needs resources and job_types, configurations do not suffice")
+            if len(self.resources) != len(self.counts) or len(self.needs) != types:
+                raise ValueError("resources, job_types: must be one list per class of servers and one per job type")
+        if self.direction is not None and (
+            len(self.direction) != types or abs(math.fsum(x * x for x in self.direction) - 1.0) > 1e-9
+        ):
+            raise ValueError(f"direction = {list(self.direction)}: must be a unit vector over {types} job types")
+        if self.norm_interval < 1:
+            raise ValueError(f"norm_interval = {self.norm_interval}: must be >= 1")
+
+    @property
+    def servers(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def types(self) -> int:
+        return len(self.arrivals)
+
+    @property
+    def c(self) -> tuple[float, ...]:
+        return self.direction if self.direction is not None else (1.0 / math.sqrt(self.types),) * self.types
+
+    @property
+    def classes(self) -> list[int]:
+        """The class of each server."""
+        return [k for k, n in enumerate(self.counts) for _ in range(n)]
+
+    @property
+    def load(self) -> tuple[float, ...]:
+        """lambda: work per slot and type that arrives in the whole cluster."""
+        return tuple(a.mean * s.mean for a, s in zip(self.arrivals, self.sizes, strict=True))
+
+    @property
+    def draws(self) -> int:
+        """How many servers routing draws (0: it looks at all)."""
+        return {"jsq": 0, "power_of_d": self.d, "random": 1}.get(self.routing, 2)
+
+    def reach(self) -> list[int]:
+        """Per type, the most jobs that a configuration serves at a server (at least 1)."""
+        return [max(1, *(s[j] for own in self.configurations for s in own)) for j in range(self.types)]
+
+    def integer_resources(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Resources per class and needs per type in units in which both are integers."""
+        if self.resources is None or self.needs is None:
+            return [[] for _ in self.counts], [[] for _ in range(self.types)]
+        have = [[exact(x) for x in row] for row in self.resources]
+        need = [[exact(x, "job_types") for x in row] for row in self.needs]
+        unit = [math.lcm(*(row[i].denominator for row in (*have, *need))) for i in range(len(have[0]))]
+        return (
+            [[int(x * u) for x, u in zip(row, unit, strict=True)] for row in have],
+            [[int(x * u) for x, u in zip(row, unit, strict=True)] for row in need],
+        )
+
+
+def columns(parameters: ClusterParameters) -> tuple[str, ...]:
+    """Names of the totals, in order."""
+    per_type = (f"{name}_{j + 1}" for name in ("backlog", "arrived", "served") for j in range(parameters.types))
+    return (*_COMMON, *per_type)
+
+
+def metrics(parameters: ClusterParameters) -> dict[str, Ratio]:
+    """The metrics as ratios of totals; backlogs in slots of work in the whole cluster, responses in slots."""
+    slots = {"slots": 1.0}
+    backlog = {f"backlog_{j + 1}": 1.0 for j in range(parameters.types)}
+    result = {
+        "total_backlog": Ratio(backlog, slots),
+        "weighted_backlog": Ratio({"weighted": 1.0}, slots),
+        "parallel_sq": Ratio({"parallel_sq": 1.0}, slots),
+        "perpendicular_sq": Ratio({"perpendicular_sq": 1.0}, {"norm_slots": 1.0}),
+    }
+    if parameters.level == "job":
+        result["mean_response"] = Ratio({"response": 1.0}, {"completions": 1.0})
+    for j in range(parameters.types):
+        result[f"backlog_by_type[{j + 1}]"] = Ratio({f"backlog_{j + 1}": 1.0}, slots)
+    growth = {f"arrived_{j + 1}": 1.0 for j in range(parameters.types)}
+    growth.update({f"served_{j + 1}": -1.0 for j in range(parameters.types)})
+    result["drift"] = Ratio(growth, slots)
+    return result
+
+
+# --- the model in plain Python ------------------------------------------------------------------------------------
+
+
+class Reference:
+    """The model slot by slot on lists of jobs: slow and readable; draws the same words as the compiled simulator."""
+
+    def __init__(self, parameters: ClusterParameters, words: NDArray[np.uint64]) -> None:
+        self.p = parameters
+        self.words = words.copy()
+        m, j = parameters.servers, parameters.types
+        self.jobs: list[list[list[list[int]]]] = [[[] for _ in range(m)] for _ in range(j)]  # [remaining, arrival slot]
+        self.work = [[0] * m for _ in range(j)]  # workload level: all there is
+        self.order = list(range(m))  # a permutation, shuffled by the draws without replacement
+        self.slot = 0
+        self.arrival_tables, self.size_tables = tables(parameters.arrivals), tables(parameters.sizes)
+        self.have, self.need = parameters.integer_resources()
+        self.totals = dict.fromkeys(columns(parameters), 0.0)
+        self.schedule = [[0] * m for _ in range(j)]
+        self._schedule()
+
+    def backlog(self, j: int, m: int) -> int:
+        return self.work[j][m] if self.p.level == "workload" else sum(job[0] for job in self.jobs[j][m])
+
+    def _schedule(self) -> None:
+        if self.p.scheduling == "best_fit":
+            return
+        servers, types = self.p.servers, range(self.p.types)
+        random = [0] * servers
+        if max(len(own) for own in self.p.configurations) > 1:
+            drawn = [int(next_word(self.words)) for _ in range(-(-servers // 8))]
+            random = [drawn[m // 8] >> 8 * (m % 8) & 255 for m in range(servers)]
+        for m, k in enumerate(self.p.classes):
+            own = self.p.configurations[k]
+            weights = [sum(s[j] * self.backlog(j, m) for j in types) for s in own]
+            best = [s for s, w in zip(own, weights, strict=True) if w == max(weights)]
+            pick = random[m] * len(best)
+            index = pick >> 8
+            if pick & 255 < 256 % len(best):  # the byte cannot be shared equally: exclude the excess, draw anew
+                index = below(len(best), self.words)
+            for j in types:
+                self.schedule[j][m] = best[index][j]
+
+    def _route(self, j: int) -> int:
+        p, servers = self.p, self.p.servers
+        if p.routing == "random":
+            return int(below(servers, self.words))
+        if p.routing == "power_of_two_with_replacement":
+            drawn = [int(below(servers, self.words)) for _ in range(2)]
+            return min(drawn, key=lambda m: self.backlog(j, m))
+        if p.routing == "jsq":
+            queue = [self.backlog(j, m) for m in range(servers)]
+            least = [m for m in range(servers) if queue[m] == min(queue)]
+            return least[0] if len(least) == 1 else least[below(len(least), self.words)]
+        for i in range(p.draws):
+            k = i + int(below(servers - i, self.words))
+            self.order[i], self.order[k] = self.order[k], self.order[i]
+        return min(self.order[: p.draws], key=lambda m: self.backlog(j, m))
+
+    def _fill(self, m: int) -> None:
+        """Best-Fit: start jobs at server m until none fits."""
+        types, have = range(self.p.types), self.have[self.p.classes[m]]
+        while True:
+            used = [sum(self.schedule[j][m] * self.need[j][i] for j in types) for i in range(len(have))]
+            fraction = [u / h if h else 0.0 for u, h in zip(used, have, strict=True)]
+            best, share = -1, -1.0
+            for j in types:
+                fits = all(u + n <= h for u, n, h in zip(used, self.need[j], have, strict=True))
+                if not fits or len(self.jobs[j][m]) == self.schedule[j][m]:
+                    continue
+                own = max(
+                    n / h if h else 0.0
+                    for n, h, f in zip(self.need[j], have, fraction, strict=True)
+                    if f == max(fraction)
+                )
+                if own > share:
+                    best, share = j, own
+            if best < 0:
+                return
+            self.schedule[best][m] += 1
+
+    def advance(self, slots: int) -> dict[str, float]:
+        """Go on for so many slots; returns the totals since the beginning."""
+        p, totals, types, servers = self.p, self.totals, range(self.p.types), range(self.p.servers)
+        for _ in range(slots):
+            for j in types:
+                number = int(draw(self.arrival_tables, j, self.words))
+                if number == 0:
+                    continue
+                m = self._route(j)
+                for _ in range(number):
+                    size = int(draw(self.size_tables, j, self.words))
+                    self.jobs[j][m].append([size, self.slot])
+                    self.work[j][m] += size
+                    totals[f"arrived_{j + 1}"] += size
+                totals["arrivals"] += number
+                if p.scheduling == "best_fit":
+                    self._fill(m)
+            ended = set()
+            for j in types:
+                for m in servers:
+                    jobs, share = self.jobs[j][m], self.schedule[j][m]
+                    if p.level == "workload":
+                        jobs.clear()
+                        served = min(share, self.work[j][m])
+                    else:
+                        served = min(share, len(jobs))
+                    for job in jobs[:share]:
+                        job[0] -= 1
+                        if job[0] == 0:
+                            totals["response"] += self.slot + 1 - job[1]
+                            totals["completions"] += 1
+                            ended.add(m)
+                            if p.scheduling == "best_fit":
+                                self.schedule[j][m] -= 1
+                    self.jobs[j][m] = [job for job in jobs if job[0] > 0]
+                    self.work[j][m] -= served
+                    totals[f"served_{j + 1}"] += served
+            self._schedule()
+            if p.scheduling == "best_fit":
+                for m in ended:
+                    self._fill(m)
+            q = [[self.backlog(j, m) for m in servers] for j in types]
+            weighted = 0.0
+            for j in types:
+                totals[f"backlog_{j + 1}"] += sum(q[j])
+                weighted += p.c[j] * sum(q[j])
+            totals["slots"] += 1
+            totals["weighted"] += weighted / math.sqrt(p.servers)
+            totals["parallel_sq"] += weighted * weighted / p.servers
+            if self.slot % p.norm_interval == 0:
+                totals["norm_slots"] += 1
+                totals["perpendicular_sq"] += sum(x * x for row in q for x in row) - weighted * weighted / p.servers
+            self.slot += 1
+        return totals
+
+
+# --- the compiled simulator ---------------------------------------------------------------------------------------
+
+
+class Plant(NamedTuple):
+    """What does not change: `numbers` = servers, routing, draws, scheduling, limit, norm interval, configurations."""
+
+    numbers: NDArray[np.int64]
+    reach: NDArray[np.int64]  # J
+    direction: NDArray[np.float64]  # J
+    arrivals: Tables
+    sizes: Tables
+    need: NDArray[np.int64]  # J, I
+    have: NDArray[np.int64]  # M, I
+
+
+class State(NamedTuple):
+    """What changes. Rows of `lanes` per block of servers: per type q, s, oldest jobs; then the configurations."""
+
+    words: NDArray[np.uint64]  # the generator
+    numbers: NDArray[np.int64]
+    lanes: NDArray[np.int32]
+    backlog: NDArray[np.int64]  # J: Q_j
+    random_words: NDArray[np.uint64]  # one byte per server, for ties of the schedule; random_bytes is the same memory
+    random_bytes: NDArray[np.uint8]
+    order: NDArray[np.int64]  # M
+    present: NDArray[np.int64]  # J M: jobs among the reachable ones
+    born: NDArray[np.int64]  # J M H: their arrival slots
+    first: NDArray[np.int64]  # J M: lists of the other jobs, -1: empty
+    last: NDArray[np.int64]  # J M
+    size: NDArray[np.int64]  # pool of list entries
+    arrival: NDArray[np.int64]
+    next: NDArray[np.int64]
+
+
+_MODEL_SERVERS, _MODEL_ROUTING, _MODEL_DRAWS, _MODEL_SCHEDULING, _MODEL_LIMIT, _MODEL_NORM, _MODEL_CONFIGS = range(7)
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy")
+def _serve_work(z, q, n):
+    """Workload level: one unit per scheduled slot while there is work. Returns the work done."""
+    s = q + np.uint64(STRIDE)
+    served = _ZERO
+    for m in range(np.uint64(n)):
+        u = min(z[s + m], z[q + m])
+        z[q + m] = np.int32(z[q + m] - u)
+        served = np.int32(served + u)
+    return served
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy")
+def _serve_one(z, q, n):
+    """One reachable job per server. Returns the work done, and a bit m mod 32 for each server m that ends a job."""
+    s, h = q + np.uint64(STRIDE), q + np.uint64(2 * STRIDE)
+    served = ended = _ZERO
+    for m in range(np.uint64(n)):
+        r = z[h + m]
+        u = min(min(z[s + m], r), _ONE)
+        r = np.int32(r - u)
+        z[h + m] = r
+        z[q + m] = np.int32(z[q + m] - u)
+        served = np.int32(served + u)
+        ended = np.int32(ended | np.int32(np.int32(u & np.int32(r == _ZERO)) << np.int32(m & np.uint64(31))))
+    return served, ended
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy")
+def _serve_two(z, q, n):
+    """The same with two reachable jobs per server."""
+    s, h, g = q + np.uint64(STRIDE), q + np.uint64(2 * STRIDE), q + np.uint64(3 * STRIDE)
+    served = ended = _ZERO
+    for m in range(np.uint64(n)):
+        share, r, p = z[s + m], z[h + m], z[g + m]
+        u = min(min(share, r), _ONE)
+        v = min(min(max(np.int32(share - _ONE), _ZERO), p), _ONE)
+        r = np.int32(r - u)
+        p = np.int32(p - v)
+        z[h + m] = r
+        z[g + m] = p
+        z[q + m] = np.int32(z[q + m] - u - v)
+        served = np.int32(served + u + v)
+        done = np.int32(np.int32(u & np.int32(r == _ZERO)) | np.int32(v & np.int32(p == _ZERO)))
+        ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
+    return served, ended
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy")
+def _serve_many(z, q, n, reach):
+    """The same with `reach` reachable jobs per server, one row after the other."""
+    s = q + np.uint64(STRIDE)
+    served = ended = _ZERO
+    for k in range(reach):
+        h = q + np.uint64((2 + k) * STRIDE)
+        rank = np.int32(k)
+        for m in range(np.uint64(n)):
+            r = z[h + m]
+            u = min(min(max(np.int32(z[s + m] - rank), _ZERO), r), _ONE)
+            r = np.int32(r - u)
+            z[h + m] = r
+            z[q + m] = np.int32(z[q + m] - u)
+            served = np.int32(served + u)
+            ended = np.int32(ended | np.int32(np.int32(u & np.int32(r == _ZERO)) << np.int32(m & np.uint64(31))))
+    return served, ended
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy")
+def _schedule(z, random, start, offset, n, types, configs, heads):
+    """MaxWeight for n servers of a block, vectorised: `types`, `configs`, `heads` matter by their lengths only.
+
+    A random byte x picks the (x k >> 8)-th of k best configurations. Where 256 is no multiple of k, the lowest 256 mod k
+    remainders of x k are in excess: returns how many servers hit them, for `_decide` to settle.
+    """
+    count = len(configs)
+    group = (2 + len(heads)) * STRIDE
+    base = len(types) * group
+    row = len(types) + 1
+    excess = _ZERO
+    for i in range(np.uint64(n)):
+        m = i + start
+        best = np.int32(-1)
+        for c in range(count):
+            w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
+            for j in range(len(types)):
+                w = np.int32(w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)]))
+            best = max(best, w)
+        ties = _ZERO
+        for c in range(count):
+            w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
+            for j in range(len(types)):
+                w = np.int32(w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)]))
+            ties = np.int32(ties + np.int32(w == best))
+        x = np.int32(np.int32(random[i + offset]) * ties)
+        threshold = _ZERO
+        for c in range(1, count + 1):
+            threshold = np.int32(threshold + np.int32(np.int32(256 % c) * np.int32(ties == np.int32(c))))
+        excess = np.int32(excess + np.int32(np.int32(x & _BYTE) < threshold))
+        left = np.int32(x >> _8)
+        pick = _ZERO  # one bit, at the chosen configuration
+        for c in range(count):
+            w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
+            for j in range(len(types)):
+                w = np.int32(w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)]))
+            hit = np.int32(w == best)
+            pick = np.int32(pick | np.int32(np.int32(hit & np.int32(left == _ZERO)) << np.int32(c)))
+            left = np.int32(left - hit)
+        for j in range(len(types)):
+            s = _ZERO
+            for c in range(count):
+                chosen = np.int32(np.int32(pick >> np.int32(c)) & _ONE)
+                s = np.int32(s + np.int32(chosen * z[m + np.uint64(base + (c * row + j) * STRIDE)]))
+            z[m + np.uint64(j * group + STRIDE)] = s
+    return excess
+
+
+@njit(cache=True)
+def _decide(z, words, byte, m, count, types, group):
+    """MaxWeight for the server at position m of the lanes, with any number of configurations."""
+    base, row = types * group, types + 1
+    best, ties = np.int64(-1), 0
+    for c in range(count):
+        w = np.int64(z[m + base + (c * row + types) * STRIDE])
+        for j in range(types):
+            w += np.int64(z[m + base + (c * row + j) * STRIDE]) * z[m + j * group]
+        if w > best:
+            best, ties = w, 1
+        elif w == best:
+            ties += 1
+    x = np.int64(byte) * ties
+    left = x >> 8
+    if x & 255 < 256 % ties:
+        left = below(ties, words)
+    for c in range(count):
+        w = np.int64(z[m + base + (c * row + types) * STRIDE])
+        for j in range(types):
+            w += np.int64(z[m + base + (c * row + j) * STRIDE]) * z[m + j * group]
+        if w == best:
+            if left == 0:
+                for j in range(types):
+                    z[m + j * group + STRIDE] = z[m + base + (c * row + j) * STRIDE]
+                return
+            left -= 1
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy")
+def _schedule_all(plant, state, block, types, configs, heads):
+    """Draw a byte per server and schedule all servers on the backlogs as they are."""
+    z, words, random_words = state.lanes, state.words, state.random_words
+    servers = plant.numbers[_MODEL_SERVERS]
+    group = (2 + len(heads)) * STRIDE
+    s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
+    for i in range((servers + 7) // 8):
+        random_words[i], s0, s1, s2, s3 = step(s0, s1, s2, s3)
+    words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+    position, done = 0, 0
+    while done < servers:
+        n = min(STRIDE, servers - done)
+        unsettled = 1
+        if len(configs) <= UNROLLED:
+            lanes = (n + 7) // 8 * 8
+            unsettled = _schedule(
+                z, state.random_bytes, np.uint64(position), np.uint64(done), lanes, types, configs, heads
+            )
+        if unsettled > 0:
+            for m in range(n):
+                byte = state.random_bytes[done + m]
+                _decide(z, words, byte, position + m, plant.numbers[_MODEL_CONFIGS], len(types), group)
+        position += block
+        done += STRIDE
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy")
+def _shortest(z, row, block, servers, words):
+    """A server of least backlog, ties uniform; `row` is the position of the backlogs in the first block."""
+    best = np.int32(2147483647)
+    position, done = row, 0
+    while done < servers:
+        start = np.uint64(position)
+        for m in range(np.uint64(min(STRIDE, servers - done))):
+            best = min(best, z[start + m])
+        position += block
+        done += STRIDE
+    ties, place = 0, 0
+    position, done = row, 0
+    while done < servers:
+        start = np.uint64(position)
+        count = total = _ZERO
+        for m in range(np.uint64(min(STRIDE, servers - done))):
+            hit = np.int32(z[start + m] == best)
+            count = np.int32(count + hit)
+            total = np.int32(total + np.int32(hit * np.int32(m)))
+        ties += count
+        place += total + count * done
+        position += block
+        done += STRIDE
+    if ties == 1:
+        return place
+    left = below(ties, words)
+    m = 0
+    while True:
+        if z[row + m // STRIDE * block + m % STRIDE] == best:
+            if left == 0:
+                return m
+            left -= 1
+        m += 1
+
+
+@njit(cache=True)
+def _route(plant, state, row, block):
+    """The server for the arrivals of a type whose backlogs are at `row`."""
+    servers, routing, z, words = plant.numbers[_MODEL_SERVERS], plant.numbers[_MODEL_ROUTING], state.lanes, state.words
+    if routing == _JSQ:
+        return _shortest(z, row, block, servers, words)
+    if routing == _RANDOM:
+        return below(servers, words)
+    best = least = np.int64(-1)
+    for i in range(plant.numbers[_MODEL_DRAWS]):  # first come, first kept: uniform, as the order of the draws is
+        if routing == _WITH_REPLACEMENT:
+            m = below(servers, words)
+        else:
+            k = i + below(servers - i, words)
+            m = state.order[k]
+            state.order[k] = state.order[i]
+            state.order[i] = m
+        q = np.int64(z[row + m // STRIDE * block + m % STRIDE])
+        if best < 0 or q < least:
+            best, least = m, q
+    return best
+
+
+@njit(cache=True)
+def _join(plant, state, j, m, position, heads, size):
+    """A job of type j comes to server m; `position` is that of the server's oldest job of this type."""
+    servers = plant.numbers[_MODEL_SERVERS]
+    queue = j * servers + m
+    k = state.present[queue]
+    if k < plant.reach[j]:
+        state.lanes[position + k * STRIDE] = size
+        state.born[queue * heads + k] = state.numbers[SLOT]
+        state.present[queue] = k + 1
+        return
+    entry = state.numbers[FREE]
+    state.numbers[FREE] = state.next[entry]
+    state.numbers[FREE_COUNT] -= 1
+    state.size[entry] = size
+    state.arrival[entry] = state.numbers[SLOT]
+    state.next[entry] = -1
+    if state.first[queue] < 0:
+        state.first[queue] = entry
+    else:
+        state.next[state.last[queue]] = entry
+    state.last[queue] = entry
+
+
+@njit(cache=True)
+def _leave(plant, state, j, m, position, heads, totals):
+    """Remove the finished jobs of type j at server m, move the others up. Returns how many ended."""
+    servers = plant.numbers[_MODEL_SERVERS]
+    queue = j * servers + m
+    before, kept = state.present[queue], 0
+    for k in range(before):
+        remaining = state.lanes[position + k * STRIDE]
+        born = state.born[queue * heads + k]
+        if remaining == 0:
+            totals[RESPONSE] += state.numbers[SLOT] + 1 - born
+        else:
+            state.lanes[position + kept * STRIDE] = remaining
+            state.born[queue * heads + kept] = born
+            kept += 1
+    ended = before - kept
+    if ended == 0:
+        return ended
+    totals[COMPLETIONS] += ended
+    while kept < plant.reach[j] and state.first[queue] >= 0:
+        entry = state.first[queue]
+        state.lanes[position + kept * STRIDE] = state.size[entry]
+        state.born[queue * heads + kept] = state.arrival[entry]
+        state.first[queue] = state.next[entry]
+        state.next[entry] = state.numbers[FREE]
+        state.numbers[FREE] = entry
+        state.numbers[FREE_COUNT] += 1
+        kept += 1
+    for k in range(kept, before):
+        state.lanes[position + k * STRIDE] = 0
+    state.present[queue] = kept
+    return ended
+
+
+@njit(cache=True)
+def _fill(plant, state, m, position, types, group):
+    """Best-Fit at server m, whose lane is at `position`: start waiting jobs until none fits."""
+    servers = plant.numbers[_MODEL_SERVERS]
+    resources = plant.need.shape[1]
+    used = np.zeros(resources, np.int64)
+    for j in range(types):
+        for i in range(resources):
+            used[i] += state.lanes[position + j * group + STRIDE] * plant.need[j, i]
+    while True:
+        bottleneck = 0.0
+        for i in range(resources):
+            if plant.have[m, i] > 0:
+                bottleneck = max(bottleneck, used[i] / plant.have[m, i])
+        best, share = -1, -1.0
+        for j in range(types):
+            fits = state.present[j * servers + m] > state.lanes[position + j * group + STRIDE]
+            own = -1.0
+            for i in range(resources):
+                have, need = plant.have[m, i], plant.need[j, i]
+                fits = fits and used[i] + need <= have
+                if (used[i] / have if have > 0 else 0.0) == bottleneck:
+                    own = max(own, need / have if have > 0 else 0.0)
+            if fits and own > share:
+                best, share = j, own
+        if best < 0:
+            return
+        state.lanes[position + best * group + STRIDE] += 1
+        for i in range(resources):
+            used[i] += plant.need[best, i]
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy")
+def _squares(z, row, n):
+    """The sum of squares of a row."""
+    total = 0
+    for m in range(np.uint64(n)):
+        total += np.int64(z[row + m]) * np.int64(z[row + m])
+    return total
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy")
+def _advance(plant, state, slots, most, block, types, configs, heads, totals, samples, interval):
+    """Go on for `slots` slots, adding to totals; stops early when the pool cannot take the `most` jobs of a slot.
+
+    Returns the slots done, or -1 - j when the backlog of type j at a server leaves the range of the weights.
+    """
+    z, words, numbers = state.lanes, state.words, state.numbers
+    servers, scheduling, limit = (
+        plant.numbers[_MODEL_SERVERS], plant.numbers[_MODEL_SCHEDULING], plant.numbers[_MODEL_LIMIT],
+    )  # fmt: skip
+    norm_interval = plant.numbers[_MODEL_NORM]
+    count = len(types)
+    group = (2 + len(heads)) * STRIDE
+    weighted_sum = parallel_sum = perpendicular_sum = 0.0
+    norm_slots = 0
+    taken = 0
+    backlog_sum = np.zeros(count, np.int64)
+    ended_at = np.zeros(count * servers, np.int64)
+    maxweight = scheduling == _MAXWEIGHT and len(configs) > 1
+    if numbers[SCHEDULED] == 0:
+        numbers[SCHEDULED] = 1
+        if maxweight:
+            _schedule_all(plant, state, block, types, configs, heads)
+    done = 0
+    while done < slots and numbers[FREE_COUNT] >= most:
+        slot = numbers[SLOT]
+        for j in range(count):
+            jobs = draw(plant.arrivals, j, words)
+            if jobs > 0:
+                row = j * group
+                m = _route(plant, state, row, block)
+                position = row + m // STRIDE * block + m % STRIDE
+                work = 0
+                for _ in range(jobs):
+                    size = draw(plant.sizes, j, words)
+                    work += size
+                    if len(heads) > 0:
+                        _join(plant, state, j, m, position + 2 * STRIDE, len(heads), size)
+                if z[position] + work > limit:
+                    return -1 - j
+                z[position] += work
+                state.backlog[j] += work
+                totals[ARRIVALS] += jobs
+                totals[ARRIVALS + 1 + count + j] += work
+                if scheduling == _BEST_FIT:
+                    _fill(plant, state, m, position - row, count, group)
+        finished = 0
+        first, position = 0, 0
+        while first < servers:
+            n = min(STRIDE, servers - first)
+            lanes = (n + 7) // 8 * 8
+            for j in range(count):
+                row = position + j * group
+                ended = _ZERO
+                if len(heads) == 0:
+                    served = _serve_work(z, np.uint64(row), lanes)
+                elif plant.reach[j] == 1:
+                    served, ended = _serve_one(z, np.uint64(row), lanes)
+                elif plant.reach[j] == 2:
+                    served, ended = _serve_two(z, np.uint64(row), lanes)
+                else:
+                    served, ended = _serve_many(z, np.uint64(row), lanes, plant.reach[j])
+                state.backlog[j] -= served
+                totals[ARRIVALS + 1 + 2 * count + j] += served
+                bits = np.int64(ended) & 0xFFFFFFFF
+                while bits != 0:  # the lowest bit, by halves
+                    low = bits
+                    m = 0
+                    if low & 0xFFFF == 0:
+                        m, low = m + 16, low >> 16
+                    if low & 0xFF == 0:
+                        m, low = m + 8, low >> 8
+                    if low & 0xF == 0:
+                        m, low = m + 4, low >> 4
+                    if low & 0x3 == 0:
+                        m, low = m + 2, low >> 2
+                    if low & 0x1 == 0:
+                        m += 1
+                    bits &= bits - 1
+                    while m < n:
+                        gone = _leave(plant, state, j, first + m, row + m + 2 * STRIDE, len(heads), totals)
+                        if gone > 0 and scheduling == _BEST_FIT:
+                            z[row + m + STRIDE] -= gone
+                            ended_at[finished] = first + m
+                            finished += 1
+                        m += 32
+            position += block
+            first += STRIDE
+        if maxweight:
+            _schedule_all(plant, state, block, types, configs, heads)
+        for i in range(finished):
+            m = ended_at[i]
+            _fill(plant, state, m, m // STRIDE * block + m % STRIDE, count, group)
+        weighted = 0.0
+        for j in range(count):
+            backlog_sum[j] += state.backlog[j]
+            weighted += plant.direction[j] * state.backlog[j]
+        weighted_sum += weighted
+        parallel_sum += weighted * weighted
+        if slot % norm_interval == 0:
+            squares = 0
+            for j in range(count):
+                first, position = 0, j * group
+                while first < servers:
+                    squares += _squares(z, np.uint64(position), min(STRIDE, servers - first))
+                    position += block
+                    first += STRIDE
+            norm_slots += 1
+            perpendicular_sum += squares - weighted * weighted / servers
+        if interval > 0 and slot % interval == 0 and taken < samples.size:
+            samples[taken] = weighted / math.sqrt(servers)
+            taken += 1
+        numbers[SLOT] = slot + 1
+        done += 1
+    totals[SLOTS] += done
+    totals[WEIGHTED] += weighted_sum / math.sqrt(servers)
+    totals[PARALLEL] += parallel_sum / servers
+    totals[NORM_SLOTS] += norm_slots
+    totals[PERPENDICULAR] += perpendicular_sum
+    for j in range(count):
+        totals[ARRIVALS + 1 + j] += backlog_sum[j]
+    return done
+
+
+class Cluster:
+    """A cluster at some slot, empty at first. `words` (uint64, shape (4,)) starts its random numbers."""
+
+    def __init__(self, parameters: ClusterParameters, words: NDArray[np.uint64]) -> None:
+        self.parameters = p = parameters
+        servers, types = p.servers, p.types
+        reach = p.reach()
+        heads = 0 if p.level == "workload" else max(reach)
+        count = max(len(own) for own in p.configurations)
+        group = (2 + heads) * STRIDE
+        blocks = -(-servers // STRIDE)
+        self._block = types * group + count * (types + 1) * STRIDE
+        self._most = max(1, sum(law.values[-1] for law in p.arrivals)) if heads else 0
+        self._types = (0,) * types
+        self._configs = (0,) * min(count, UNROLLED + 1)
+        self._heads = (0,) * heads
+        lanes = np.zeros((blocks, self._block // STRIDE, STRIDE), np.int32)
+        rows = types * (2 + heads)
+        for c in range(1, count):
+            lanes[:, rows + c * (types + 1) + types, :] = -1  # no such configuration: its weight never wins
+        for m, k in enumerate(p.classes):
+            block, lane = divmod(m, STRIDE)
+            for c, s in enumerate(p.configurations[k]):
+                lanes[block, rows + c * (types + 1) : rows + (c + 1) * (types + 1), lane] = (*s, 0)
+            if count == 1 and p.scheduling == "maxweight":
+                for j, served in enumerate(p.configurations[k][0]):
+                    lanes[block, j * (2 + heads) + 1, lane] = served
+        heaviest = max(1, *(sum(s) for own in p.configurations for s in own))
+        routing = {"jsq": _JSQ, "random": _RANDOM, "power_of_two_with_replacement": _WITH_REPLACEMENT}
+        have, need = p.integer_resources()
+        self._plant = Plant(
+            np.array(
+                [
+                    servers, routing.get(p.routing, _POWER_OF_D), p.draws, SCHEDULING.index(p.scheduling),
+                    (2**31 - 1) // heaviest, p.norm_interval, count,
+                ],
+                np.int64,
+            ),
+            np.array(reach, np.int64),
+            np.array(p.c, np.float64),
+            tables(p.arrivals),
+            tables(p.sizes),
+            np.array(need, np.int64).reshape(types, -1),
+            np.array([have[k] for k in p.classes], np.int64).reshape(servers, -1),
+        )  # fmt: skip
+        random_words = np.zeros(-(-servers // 8) + 1, np.uint64)
+        empty = np.zeros(0, np.int64)
+        self._state = State(
+            np.array(words, np.uint64),
+            np.array([0, 0, -1, 0, 0], np.int64),
+            lanes.reshape(-1),
+            np.zeros(types, np.int64),
+            random_words,
+            random_words.view(np.uint8),
+            np.arange(servers, dtype=np.int64),
+            np.zeros(types * servers, np.int64),
+            np.zeros(types * servers * max(heads, 1), np.int64),
+            np.full(types * servers, -1, np.int64),
+            np.full(types * servers, -1, np.int64),
+            empty,
+            empty,
+            empty,
+        )
+        if heads:
+            self._grow(max(1024, 4 * self._most))
+
+    def _grow(self, room: int) -> None:
+        """More entries for waiting jobs, chained to the free ones; results do not depend on it."""
+        s = self._state
+        old = s.size.size
+        chain = np.arange(old + 1, room + 1)
+        chain[-1] = s.numbers[FREE]
+        s.numbers[FREE] = old
+        s.numbers[FREE_COUNT] += room - old
+        blank = np.zeros(room - old, np.int64)
+        self._state = s._replace(
+            size=np.concatenate([s.size, blank]),
+            arrival=np.concatenate([s.arrival, blank]),
+            next=np.concatenate([s.next, chain]),
+        )
+
+    @property
+    def slot(self) -> int:
+        """Slots simulated so far."""
+        return int(self._state.numbers[SLOT])
+
+    def backlogs(self) -> NDArray[np.int64]:
+        """q_{j,m}, shape (types, servers), in slots of work."""
+        return self._rows(0)
+
+    def schedules(self) -> NDArray[np.int64]:
+        """The configuration that each server uses next, shape (types, servers)."""
+        return self._rows(1)
+
+    def _rows(self, row: int) -> NDArray[np.int64]:
+        p = self.parameters
+        lanes = self._state.lanes.reshape(-1, self._block // STRIDE, STRIDE)
+        group = 2 + len(self._heads)
+        return np.array(
+            [lanes[:, j * group + row, :].reshape(-1)[: p.servers] for j in range(p.types)], dtype=np.int64
+        )
+
+    def jobs(self, j: int, m: int) -> list[tuple[int, int]]:
+        """Remaining size and arrival slot of the type-j jobs at server m (both from 0), in order of arrival."""
+        s, heads = self._state, len(self._heads)
+        queue = j * self.parameters.servers + m
+        block, lane = divmod(m, STRIDE)
+        position = block * self._block + j * (2 + heads) * STRIDE + 2 * STRIDE + lane
+        found = [
+            (int(s.lanes[position + k * STRIDE]), int(s.born[queue * heads + k])) for k in range(s.present[queue])
+        ]
+        entry = s.first[queue]
+        while entry >= 0:
+            found.append((int(s.size[entry]), int(s.arrival[entry])))
+            entry = s.next[entry]
+        return found
+
+    def advance(
+        self, slots: int, totals: NDArray[np.float64] | None = None, sample_interval: int = 0
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Simulate so many slots more and add to the totals (float64, by `columns`; new ones if None).
+
+        Returns the totals, and <bold c, q> at the end of every `sample_interval`-th slot (0: none). A warm-up is a call
+        whose totals are thrown away, batches are calls with totals of their own. Raises ValueError when a backlog leaves
+        the range of 32-bit weights, which only an unstable system reaches.
+        """
+        if slots < 0:
+            raise ValueError(f"slots = {slots}: must be >= 0")
+        if totals is None:
+            totals = np.zeros(len(columns(self.parameters)))
+        samples: list[NDArray[np.float64]] = []
+        left = slots
+        while left > 0:
+            room = np.zeros(left // sample_interval + 1 if sample_interval else 0)
+            start = self.slot
+            done = _advance(
+                self._plant, self._state, left, self._most, self._block, self._types, self._configs, self._heads,
+                totals, room, sample_interval,
+            )  # fmt: skip
+            if done < 0:
+                raise ValueError(f"backlog of job type {-done}: left the range of 32-bit weights in slot {self.slot}")
+            if sample_interval:
+                taken = -(-(start + done) // sample_interval) - -(-start // sample_interval)
+                samples.append(room[:taken])
+            left -= done
+            if left > 0:
+                self._grow(2 * self._state.size.size)
+        return totals, np.concatenate(samples) if samples else np.zeros(0)
+
+
+def simulate(
+    parameters: ClusterParameters, words: NDArray[np.uint64], warm_up: int, slots: int, batches: int = 1
+) -> NDArray[np.float64]:
+    """Totals of `batches` consecutive batches of slots // batches slots each after a warm-up, shape (batches, columns)."""
+    cluster = Cluster(parameters, words)
+    cluster.advance(warm_up)
+    return np.stack([cluster.advance(slots // batches)[0] for _ in range(batches)])
+
+
+def identical(servers: int, configurations: Sequence[Sequence[int]]) -> dict[str, tuple]:
+    """The arguments `counts` and `configurations` of `ClusterParameters` for identical servers."""
+    return {"counts": (servers,), "configurations": (tuple(tuple(int(x) for x in s) for s in configurations),)}

@@ -1,0 +1,484 @@
+"""TABS and JIQ with exponential service: the aggregated Markov chain, and its compiled simulators.
+
+Servers are exchangeable, so the state is how many there are of each kind (paper A, Section 2):
+
+    Q_i  servers with at least i tasks, i = 1..B       D0  off       D1  in setup       U = N - Q_1 - D0 - D1  idle-on
+
+    event       rate       effect
+    arrival     lambda N   U > 0: an idle-on server takes the task. U = 0: a uniformly random busy server does, of i
+                           tasks with probability (Q_i - Q_{i+1}) / Q_1; and if D0 > 0 one server starts its setup.
+                           The task is lost where no server is on, or the chosen one holds B tasks.
+    departure   Q_1        from a server of i tasks with probability (Q_i - Q_{i+1}) / Q_1; i = 1 leaves it idle-on
+    standby     mu U       an idle-on server turns off
+    setup       nu D1      a server becomes idle-on
+
+With `abort_setups` a server that empties its queue ends one setup under way. JIQ is mu = 0 with every server on.
+
+Messages: green, a completion leaves a server empty; red, an idle-on server turns off; a completed setup is reported too
+and counted apart.
+
+Two simulators. `_advance_direct` draws the time and the kind of every event (Gillespie's direct method, thinning for a
+time-varying arrival rate): the plain one. `_advance_blocks` draws the times of m events at once (block uniformisation):
+
+    an event raises the total rate R by at most delta, so R + m delta bounds the rate throughout the next m events of a
+    Poisson process of that rate, whose m-th event comes after a Gamma(m) time G. Given G, the m intervals are
+    exchangeable: each counts G/m in a time integral, which is its conditional expectation. Where the run ends inside
+    the block, Binomial(m - 1, rest/G) events come before the end, and cut it into intervals of equal expectation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from elastiqueue.config import ServiceScenario
+from elastiqueue.engines.rng import TO_UNIT, binomial, exponential, gamma, step, uniform
+from elastiqueue.engines.thinning import rate_at
+from elastiqueue.models.base import Chain, Ratio, Replication, State, Transition, stops
+
+# Positions in the vector of counts; the names are the columns.
+# Shortened: departures that leave tasks behind. Found: tasks met at their server by those that wait.
+ARRIVALS, WAITED, LOST_OFF, LOST_FULL, FOUND, GREEN, RED, STARTED, COMPLETED, SHORTENED = range(10)
+COUNTS = (
+    "arrivals", "waited", "lost_off", "lost_full", "found", "green", "red", "setups_started", "setups", "shortened",
+)  # fmt: skip
+# Positions in the vector of integrals, after which Q_1, Q_2, ... follow.
+IDLE_ON, IDLE_OFF, SETUP = range(3)
+INTEGRALS = ("idle_on", "idle_off", "setup")
+TAIL = 20  # rows of the queue tail that are reported where the buffer is unlimited
+_11 = np.uint64(11)
+
+
+def tail_length(scenario: ServiceScenario) -> int:
+    """Number of columns q_1, q_2, ... that are reported."""
+    return TAIL if scenario.buffer is None else scenario.buffer
+
+
+def columns(scenario: ServiceScenario) -> tuple[str, ...]:
+    """Names of the totals: time, counts of events, time integrals (all for the whole system)."""
+    tail = tuple(f"q_{i}" for i in range(1, tail_length(scenario) + 1))
+    return ("time", "accepted", *COUNTS, "waiting", *INTEGRALS, *tail)
+
+
+def metrics(scenario: ServiceScenario) -> dict[str, Ratio]:
+    """The metrics as ratios of totals; fractions are per server, the queue tail is queue_tail[i]."""
+    n, power = scenario.servers, scenario.power
+    accepted = {"accepted": 1.0}
+    consumption = {
+        "q_1": power.full / n,
+        "setup": power.full / n,
+        "idle_on": power.idle / n,
+        "idle_off": power.off / n,
+    }
+    result = {
+        "mean_wait": Ratio({"found": 1.0}, accepted),
+        "mean_wait_integral": Ratio({"waiting": 1.0}, accepted),
+        "wait_probability": Ratio({"waited": 1.0}, accepted),
+        "loss_probability": Ratio({"lost_off": 1.0, "lost_full": 1.0}, {"arrivals": 1.0}),
+        "loss_off_probability": Ratio({"lost_off": 1.0}, {"arrivals": 1.0}),
+        "loss_full_probability": Ratio({"lost_full": 1.0}, {"arrivals": 1.0}),
+        "power": Ratio(consumption),
+        "wasted_power": Ratio({**consumption, "arrivals": -power.full / n}),
+        "busy": Ratio({"q_1": 1 / n}),
+        "idle_on": Ratio({"idle_on": 1 / n}),
+        "idle_off": Ratio({"idle_off": 1 / n}),
+        "setup": Ratio({"setup": 1 / n}),
+        "messages_per_task": Ratio({"green": 1.0, "red": 1.0}, accepted),
+        "green_per_task": Ratio({"green": 1.0}, accepted),
+        "red_per_task": Ratio({"red": 1.0}, accepted),
+        "setups_per_task": Ratio({"setups": 1.0}, accepted),
+    }
+    for i in range(1, tail_length(scenario) + 1):
+        result[f"queue_tail[{i}]"] = Ratio({f"q_{i}": 1 / n})
+    return result
+
+
+def initial_counts(scenario: ServiceScenario) -> tuple[int, int, int, int]:
+    """Q_1, D0, D1, U at time 0; the fluid fixed point is q_1 = lambda with every other server off (JIQ: idle-on)."""
+    n = scenario.servers
+    if scenario.start == "all_idle_on":
+        return 0, 0, 0, n
+    if scenario.start == "all_off":
+        return 0, n, 0, 0
+    busy = min(n, round(scenario.arrival.at(0.0) * n))
+    return (busy, 0, 0, n - busy) if scenario.model == "jiq" else (busy, n - busy, 0, 0)
+
+
+def rates(scenario: ServiceScenario) -> tuple[float, float]:
+    """Standby rate mu and setup rate nu (JIQ: mu = 0, and no server is ever in setup)."""
+    if scenario.model == "jiq":
+        return 0.0, 0.0
+    return float(scenario.standby_rate or 0.0), float(scenario.setup_rate or 0.0)
+
+
+def chain(scenario: ServiceScenario, level: int | None = None) -> Chain:
+    """The chain in readable form, state (Q_1, ..., Q_B, D0, D1); an unlimited buffer is cut at `level` tasks."""
+    n, lam = scenario.servers, scenario.arrival.at(0.0)
+    mu, nu = rates(scenario)
+    size = scenario.buffer if scenario.buffer is not None else level
+    if size is None:
+        raise ValueError("level: is missing; an unlimited buffer must be cut for the exact solver")
+    q1, off, setup, _ = initial_counts(scenario)
+
+    def transitions(state: State) -> Iterator[Transition]:
+        queue, d0, d1 = state[:size], state[size], state[size + 1]
+        idle = n - queue[0] - d0 - d1
+
+        def change(i: int, by: int) -> State:
+            return (*queue[: i - 1], queue[i - 1] + by, *queue[i:])
+
+        arrival = lam * n
+        starts = 1 if d0 > 0 else 0
+        if idle > 0:
+            yield arrival, (*change(1, +1), d0, d1), {"arrivals": 1, "accepted": 1}
+        else:
+            begun = (d0 - starts, d1 + starts)
+            if queue[0] == 0:
+                counts = {"arrivals": 1, "lost_off": 1, "setups_started": starts}
+                yield arrival, (*queue, *begun), counts
+            for i in range(1, size + 1):
+                exactly = queue[i - 1] - (queue[i] if i < size else 0)
+                if exactly == 0:
+                    continue
+                rate = arrival * exactly / queue[0]
+                if i == size:
+                    counts = {"arrivals": 1, "lost_full": 1, "setups_started": starts}
+                    yield rate, (*queue, *begun), counts
+                else:
+                    counts = {"arrivals": 1, "accepted": 1, "waited": 1, "found": i, "setups_started": starts}
+                    yield rate, (*change(i + 1, +1), *begun), counts
+        for i in range(1, size + 1):
+            exactly = queue[i - 1] - (queue[i] if i < size else 0)
+            if exactly > 0 and i > 1:
+                yield float(exactly), (*change(i, -1), d0, d1), {"shortened": 1}
+            elif exactly > 0:
+                ended = 1 if scenario.aborts and d1 > 0 else 0
+                yield float(exactly), (*change(1, -1), d0 + ended, d1 - ended), {"green": 1}
+        if idle > 0 and mu > 0:
+            yield mu * idle, (*queue, d0 + 1, d1), {"red": 1}
+        if d1 > 0:
+            yield nu * d1, (*queue, d0, d1 - 1), {"setups": 1}
+
+    def occupancy(state: State) -> dict[str, float]:
+        queue, d0, d1 = state[:size], state[size], state[size + 1]
+        found = {f"q_{i}": float(q) for i, q in enumerate(queue[: tail_length(scenario)], start=1)}
+        idle = n - queue[0] - d0 - d1
+        return {"waiting": float(sum(queue[1:])), "idle_on": idle, "idle_off": d0, "setup": d1, **found}
+
+    return Chain((q1, *[0] * (size - 1), off, setup), transitions, occupancy)
+
+
+@njit(cache=True)
+def _grown(values):
+    """The same values in twice the room."""
+    room = np.zeros(2 * values.size, values.dtype)
+    room[: values.size] = values
+    return room
+
+
+@njit(cache=True)
+def _advance_direct(
+    n, times, steps, amplitude, omega, mu, nu, buffer, aborts, start, end, queue, others, words, counts, integrals
+):
+    """Simulate from `start` to `end`, event by event. Returns the arrays that may have grown: queue, integrals.
+
+    queue[i], i >= 1: servers with at least i tasks, then at least one 0; others: U, D0, D1. Adds to counts, integrals.
+    """
+    idle, off, setup = others[0], others[1], others[2]
+    bound = steps.max() + abs(amplitude)
+    t, k = start, 0
+    while True:
+        arrival = bound * n
+        busy = queue[1]
+        total = arrival + busy + mu * idle + nu * setup
+        wait = exponential(words) / total if total > 0.0 else np.inf
+        until = min(t + wait, end)
+        span = until - t
+        integrals[IDLE_ON] += span * idle
+        integrals[IDLE_OFF] += span * off
+        integrals[SETUP] += span * setup
+        i = 1
+        while queue[i] > 0:
+            integrals[2 + i] += span * queue[i]
+            i += 1
+        t = until
+        if t >= end:
+            break
+        x = uniform(words) * total
+        if x < arrival:
+            rate, k = rate_at(t, k, times, steps, amplitude, omega)
+            if x >= rate * n:
+                continue  # thinned
+            counts[ARRIVALS] += 1
+            if idle > 0:
+                idle -= 1
+                queue[1] += 1
+            else:
+                if busy == 0:
+                    counts[LOST_OFF] += 1
+                else:
+                    rank = x / (rate * n) * busy
+                    i = 1
+                    while rank < queue[i + 1]:
+                        i += 1
+                    if i == buffer:
+                        counts[LOST_FULL] += 1
+                    else:
+                        if i + 2 == queue.size:
+                            queue, integrals = _grown(queue), _grown(integrals)
+                        queue[i + 1] += 1
+                        counts[WAITED] += 1
+                        counts[FOUND] += i
+                if off > 0:
+                    off -= 1
+                    setup += 1
+                    counts[STARTED] += 1
+        elif x < arrival + busy:
+            rank = x - arrival
+            i = 1
+            while rank < queue[i + 1]:
+                i += 1
+            queue[i] -= 1
+            if i == 1:
+                idle += 1
+                counts[GREEN] += 1
+                if aborts and setup > 0:
+                    setup -= 1
+                    off += 1
+            else:
+                counts[SHORTENED] += 1
+        elif x < arrival + busy + mu * idle:
+            idle -= 1
+            off += 1
+            counts[RED] += 1
+        elif setup > 0:
+            setup -= 1
+            idle += 1
+            counts[COMPLETED] += 1
+    others[0], others[1], others[2] = idle, off, setup
+    return queue, integrals
+
+
+@njit(cache=True)
+def _advance_blocks(n, rate, mu, nu, buffer, start, end, queue, others, words, counts, integrals):
+    """Simulate from `start` to `end` in uniformised blocks, constant arrival rate; arguments as `_advance_direct`.
+
+    The hot loop touches the generator, U and the number of servers with one task, no memory. What happens there is the
+    common case: an arrival that finds an idle-on server, or a departure that leaves its server empty; both move one
+    server between idle-on and one task. The test for it is one comparison (`x < edge`), with U = 0 folded into the
+    edge by a select: written with `and`, LLVM makes it a jump that is mispredicted half the time.
+    Time integrals are sums of what changed times the number of intervals left in the block.
+    """
+    idle, off, setup = others[0], others[1], others[2]
+    s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
+    arrival = rate * n
+    delta = max(1.0 - mu, nu, mu - 1.0, mu - nu, 0.0)
+    moved = np.zeros(queue.size, np.int64)  # what the changes of Q_i in this block take from Q_i(block end) * intervals
+    t = start
+    while True:
+        busy = queue[1]
+        total = arrival + busy + mu * idle + nu * setup
+        if total <= 0.0:
+            integrals[IDLE_OFF] += (end - t) * off
+            break
+        m = min(max(int(3.0 * math.sqrt(total)), 16), 4096)
+        bound = total + m * delta
+        words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+        length = gamma(float(m), words) / bound
+        last = t + length >= end
+        events, intervals = m, m
+        if last:
+            events = binomial(m - 1, (end - t) / length, words)
+            intervals = events + 1
+            length = end - t
+        s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
+        scale = bound * TO_UNIT
+        busy_0, idle_0, off_0, setup_0 = busy, idle, off, setup
+        moved_on, moved_idle, moved_off, moved_setup = 0, 0, 0, 0  # changes times intervals left; on: busy or idle
+        one = float(busy - queue[2])
+        highest = 1
+        fast, fast_arrivals = 0, 0
+        left = intervals
+        for _ in range(events):
+            left -= 1
+            draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+            x = np.float64(draw >> _11) * scale
+            edge = arrival + one if idle > 0 else -1.0
+            if x < edge:
+                up = -1 if x < arrival else 1
+                fast += 1
+                fast_arrivals += x < arrival
+                idle += up
+                one -= up
+                moved_idle += up * left
+                continue
+            busy = n - idle - off - setup
+            if x < arrival:
+                counts[ARRIVALS] += 1
+                if busy == 0:
+                    counts[LOST_OFF] += 1
+                else:
+                    rank = x / arrival * busy
+                    i = 1
+                    while rank < queue[i + 1]:
+                        i += 1
+                    if i == buffer:
+                        counts[LOST_FULL] += 1
+                    else:
+                        if i + 2 == queue.size:
+                            queue, integrals, moved = _grown(queue), _grown(integrals), _grown(moved)
+                        queue[i + 1] += 1
+                        moved[i + 1] -= intervals - left
+                        highest = max(highest, i + 1)
+                        one -= i == 1
+                        counts[WAITED] += 1
+                        counts[FOUND] += i
+                if off > 0:
+                    off -= 1
+                    setup += 1
+                    moved_off -= left
+                    moved_setup += left
+                    counts[STARTED] += 1
+                continue
+            x -= arrival
+            if x < busy:
+                rank = busy - x  # servers in order of their queues, so that those with one task are met at small x
+                i = 1
+                while rank <= queue[i + 1]:
+                    i += 1
+                if i == 1:
+                    idle += 1
+                    one -= 1
+                    moved_idle += left
+                    counts[GREEN] += 1
+                else:
+                    queue[i] -= 1
+                    moved[i] += intervals - left
+                    highest = max(highest, i)
+                    one += i == 2
+                    counts[SHORTENED] += 1
+                continue
+            x -= busy
+            if x < mu * idle:
+                idle -= 1
+                off += 1
+                moved_on -= left
+                moved_idle -= left
+                moved_off += left
+                counts[RED] += 1
+            elif x - mu * idle < nu * setup:
+                setup -= 1
+                idle += 1
+                moved_on += left
+                moved_idle += left
+                moved_setup -= left
+                counts[COMPLETED] += 1
+        queue[1] = n - idle - off - setup
+        weight = length / intervals
+        integrals[IDLE_ON] += weight * (idle_0 * intervals + moved_idle)
+        integrals[IDLE_OFF] += weight * (off_0 * intervals + moved_off)
+        integrals[SETUP] += weight * (setup_0 * intervals + moved_setup)
+        integrals[3] += weight * (busy_0 * intervals + moved_on - moved_idle)
+        i = 2
+        while queue[i] > 0 or i <= highest:
+            integrals[2 + i] += weight * (queue[i] * intervals + moved[i])
+            moved[i] = 0
+            i += 1
+        counts[ARRIVALS] += fast_arrivals
+        counts[GREEN] += fast - fast_arrivals
+        t += length
+        if last:
+            break
+    others[0], others[1], others[2] = idle, off, setup
+    words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+    return queue, integrals
+
+
+def simulate(
+    scenario: ServiceScenario,
+    words: NDArray[np.uint64],
+    warm_up: float,
+    horizon: float,
+    grid: NDArray[np.float64],
+    direct: bool = False,
+) -> Replication:
+    """One replication.
+
+    Parameters
+    ----------
+    scenario : of model tabs or jiq, exponential service.
+    words : state of the generator, shape (4,); is advanced.
+    warm_up, horizon : totals are counted from the one to the other, in mean service times.
+    grid : increasing times in [0, horizon] at which the state is recorded, shape (T,).
+    direct : use the plain simulator even where the fast one applies.
+
+    Returns
+    -------
+    Replication : totals by `columns`, and a path of shape (T, 3 + tail): fractions u, d0, d1, q_1, q_2, ...
+    """
+    n, arrival = scenario.servers, scenario.arrival
+    mu, nu = rates(scenario)
+    q1, d0, d1, idle = initial_counts(scenario)
+    buffer = np.iinfo(np.int64).max if scenario.buffer is None else scenario.buffer
+    queue = np.zeros(TAIL + 2 if scenario.buffer is None else scenario.buffer + 2, np.int64)
+    queue[1] = q1
+    others = np.array([idle, d0, d1], np.int64)
+    counts = np.zeros(len(COUNTS), np.int64)
+    integrals = np.zeros(queue.size + 2)
+    tail = tail_length(scenario)
+    path = np.empty((grid.size, 3 + tail))
+    times, steps = np.array(arrival.times), np.array(arrival.rates)
+    blocks = arrival.constant and not scenario.aborts and not direct
+
+    def advance(start: float, end: float) -> None:
+        nonlocal queue, integrals
+        if blocks:
+            queue, integrals = _advance_blocks(
+                n, steps[0], mu, nu, buffer, start, end, queue, others, words, counts, integrals
+            )
+        else:
+            queue, integrals = _advance_direct(
+                n, times, steps, arrival.amplitude, 2 * math.pi / arrival.period, mu, nu, buffer, scenario.aborts,
+                start, end, queue, others, words, counts, integrals,
+            )  # fmt: skip
+
+    now, counted = 0.0, warm_up == 0.0
+    with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
+        for stop, row in stops(grid, warm_up, horizon):
+            advance(now, stop)
+            now = stop
+            if row >= 0:
+                path[row, :3] = others / n
+                path[row, 3:] = queue[1 : tail + 1] / n
+            if not counted and now >= warm_up:
+                counts[:] = 0
+                integrals[:] = 0.0
+                counted = True
+    accepted = counts[ARRIVALS] - counts[LOST_OFF] - counts[LOST_FULL]
+    waiting = math.fsum(integrals[4:])
+    totals = np.array(
+        [horizon - warm_up, accepted, *counts, waiting, *integrals[:3], *integrals[3 : 3 + tail]], np.float64
+    )
+    return Replication(totals, path)
+
+
+def events(totals: dict[str, float]) -> float:
+    """Number of real events behind the totals: what the speed of a simulator is counted in."""
+    names = ("arrivals", "green", "red", "setups", "shortened")
+    return sum(totals[name] for name in names)
+
+
+def signals(scenario: ServiceScenario, path: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Waiting tasks and power per server along a path, each of shape (T,): what a pilot run looks at."""
+    power = scenario.power
+    watts = power.full * (path[:, 3] + path[:, 2]) + power.idle * path[:, 0] + power.off * path[:, 1]
+    return path[:, 4:].sum(axis=1), watts
+
+
+def components(scenario: ServiceScenario) -> tuple[str, ...]:
+    """Names of the columns of a path."""
+    return ("idle_on", "idle_off", "setup", *(f"queue_tail[{i}]" for i in range(1, tail_length(scenario) + 1)))

@@ -1,0 +1,104 @@
+"""Files of results: written under a name of their own and renamed, so that nobody ever sees half of one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def write_atomically(path: str | Path, content: bytes | str) -> None:
+    """Write a file as a whole or not at all, whoever else writes it at the same time."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode() if isinstance(content, str) else content
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write JSON, indented, numbers as they are."""
+    write_atomically(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+def write_arrays(path: str | Path, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays and a JSON header into one .npz file; equal contents give equal bytes."""
+    buffer = io.BytesIO()
+    header = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), np.uint8)
+    np.savez(buffer, allow_pickle=False, **{"meta": header}, **dict(arrays))  # type: ignore[arg-type]
+    write_atomically(path, buffer.getvalue())
+
+
+def read_arrays(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read what `write_arrays` wrote; raises ValueError with one line where the file is damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        return json.loads(arrays.pop("meta").tobytes()), arrays
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise ValueError(f"{path}: is damaged ({' '.join(str(error).split())}); delete it and run again") from None
+    except Exception as error:  # zipfile.BadZipFile and zlib.error share no base class with the above
+        raise ValueError(f"{path}: is damaged ({type(error).__name__}); delete it and run again") from None
+
+
+def cpu_model() -> str:
+    """Name of the processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+class Stopwatch:
+    """Wall time, CPU time and peak memory of a job, and the provenance record made of them."""
+
+    def __init__(self) -> None:
+        self.started = time.time()
+        self.wall = time.perf_counter()
+        self.cpu = time.process_time()
+
+    def provenance(self, **facts: Any) -> dict[str, Any]:
+        """What made a result: versions, machine, time; `facts` are added."""
+        packages = ("elastiqueue", "numpy", "scipy", "numba", "pandas", "matplotlib")
+        scale = 1 if sys.platform == "darwin" else 1024
+        return {
+            "python": platform.python_version(),
+            "versions": {name: version(name) for name in packages},
+            "platform": platform.platform(),
+            "cpu": cpu_model(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.started)),
+            "wall_seconds": round(time.perf_counter() - self.wall, 3),
+            "cpu_seconds": round(time.process_time() - self.cpu, 3),
+            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 1e6, 1),
+            **facts,
+        }

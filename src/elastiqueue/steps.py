@@ -1,0 +1,96 @@
+"""The steps of the workflow, one per rule: `python -m elastiqueue.steps STEP ...`. They read arguments and files only."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a step; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="elastiqueue.steps", description=__doc__)
+    steps = parser.add_subparsers(required=True, metavar="STEP")
+
+    def step(name: str, run: object, *options: str, **lists: str) -> None:
+        one = steps.add_parser(name)
+        for option in options:
+            one.add_argument(f"--{option}", required=not option.endswith("?"), dest=option.rstrip("?"))
+        for option, count in lists.items():
+            one.add_argument(f"--{option}", nargs=count, default=[])
+        one.set_defaults(run=run)
+
+    step("pilot", _pilot, "spec", "output")
+    step("block", _block, "spec", "first", "last", "output", "provenance", pilots="*")
+    step("summary", _summary, "output", spec="+", files="+", metrics="*")
+    step("compute", _compute, "engine", "output", spec="+", metrics="*")
+    step("data", _data, "output", summaries="+")
+    step("draw", _draw, "figure", "pdf", "png", data="*")
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except (ValueError, OSError) as error:
+        print(f"elastiqueue: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _pilot(options: argparse.Namespace) -> None:
+    from elastiqueue.jobs import run_pilots
+
+    run_pilots(options.spec, options.output)
+
+
+def _block(options: argparse.Namespace) -> None:
+    from elastiqueue.jobs import run_block
+
+    pilots = options.pilots[0] if options.pilots else None
+    run_block(options.spec, int(options.first), int(options.last), options.output, options.provenance, pilots)
+
+
+def _summary(options: argparse.Namespace) -> None:
+    import pandas as pd
+
+    from elastiqueue.summaries import summarise_chunk, write_table
+
+    files: dict[str, list[str]] = {}
+    for file in options.files:
+        files.setdefault(Path(file).parent.name, []).append(file)
+    tables = [
+        summarise_chunk(spec, blocks, options.metrics or None)
+        for spec, blocks in zip(options.spec, files.values(), strict=True)
+    ]
+    write_table(pd.concat(tables, ignore_index=True), options.output)
+
+
+def _compute(options: argparse.Namespace) -> None:
+    import pandas as pd
+
+    from elastiqueue.computations import compute_table
+    from elastiqueue.summaries import write_table
+
+    table = pd.concat([compute_table(options.engine, spec) for spec in options.spec], ignore_index=True)
+    if options.metrics:
+        table = table[table["metric"].isin(options.metrics) | (table["statistic"] == "path")]
+    write_table(table, options.output)
+
+
+def _data(options: argparse.Namespace) -> None:
+    import pandas as pd
+
+    from elastiqueue.summaries import read_table, write_table
+
+    tables = [read_table(path).assign(experiment=Path(path).stem) for path in options.summaries]
+    joined = pd.concat([table for table in tables if not table.empty], ignore_index=True)
+    write_table(joined[["experiment", *(name for name in joined if name != "experiment")]], options.output)
+
+
+def _draw(options: argparse.Namespace) -> None:
+    from elastiqueue.figures import draw
+
+    draw(options.figure, options.data[0] if options.data else None, options.pdf, options.png)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Tidy tables: the estimates of an experiment from its block files, one row per scenario and metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from elastiqueue.config import ConfigError
+from elastiqueue.engines.simulation import estimates, grid_of
+from elastiqueue.experiments import Point, specified_points
+from elastiqueue.models.registry import model_of
+from elastiqueue.results import read_arrays, write_atomically
+from elastiqueue.statistics import Estimate, mean_estimate
+
+PATH_PARTS = 6  # components of a recorded path that the summary keeps: u, d0, d1, then q_1, q_2, q_3
+VALUES = ["metric", "time", "statistic", "mean", "se", "ci_low", "ci_high", "n"]
+
+
+def value_row(metric: str, estimate: Estimate, time: float | None = None, statistic: str = "estimate") -> dict[str, Any]:
+    low, high = estimate.interval()
+    return dict(zip(VALUES, (metric, time, statistic, estimate.mean, estimate.se, low, high, estimate.n), strict=True))
+
+
+def _path_rows(point: Point, paths: NDArray[np.float64]) -> Iterable[dict[str, Any]]:
+    """Along the grid: mean and error over the replications, and the path of replication 0."""
+    names = model_of(point.scenario).components(point.scenario)[:PATH_PARTS]
+    for row, time in enumerate(grid_of(point.scenario)):
+        for column, name in enumerate(names):
+            values = [float(value) for value in paths[:, row, column]]
+            yield value_row(name, mean_estimate(values), float(time), "path mean")
+            one = {"metric": name, "time": float(time), "statistic": "path", "mean": values[0], "n": 1}
+            yield {**dict.fromkeys(VALUES), **one}
+
+
+def summarise_chunk(specification: str, files: Sequence[str | Path], metrics: Sequence[str] | None) -> pd.DataFrame:
+    """Estimates of a chunk from all its block files, tidy: one row per scenario and metric."""
+    loaded = sorted((read_arrays(path) for path in files), key=lambda pair: pair[0]["first"])
+    rows: list[dict[str, Any]] = []
+    for i, point in enumerate(specified_points(specification)):
+        digest = point.scenario.digest()
+        for meta, _ in loaded:
+            if meta["digests"][i] != digest:
+                raise ValueError(f"block {meta['first']}-{meta['last']}: holds another scenario; delete it and run again")
+        head = {"label": point.label, **point.scenario.describe()}
+        totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
+        found = estimates(point.scenario, totals)
+        for metric in found if metrics is None else metrics:
+            if metric in found:
+                rows.append({**head, **value_row(metric, found[metric])})
+            elif metrics is not None and metric not in known_metrics(point):
+                raise ConfigError(f"metrics = {metric}: must be one of {', '.join(found)}")
+        if f"paths_{i}" in loaded[0][1]:
+            paths = np.concatenate([arrays[f"paths_{i}"] for _, arrays in loaded])
+            rows.extend({**head, **row} for row in _path_rows(point, paths))
+    return pd.DataFrame(rows)
+
+
+def known_metrics(point: Point) -> set[str]:
+    """Metrics that some model of the package has; one that a case's model lacks is left out of its rows."""
+    import elastiqueue.models.central_queue as central
+    import elastiqueue.models.tabs as tabs
+
+    scenario = point.scenario
+    return {*tabs.metrics(scenario), *central.metrics(scenario)}
+
+
+def write_table(table: pd.DataFrame, output: str | Path) -> None:
+    """Write a tidy table as CSV: ten significant digits, nothing for what does not apply."""
+    write_atomically(output, table.map(_text).to_csv(index=False, lineterminator="\n"))
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.10g}"
+    return value
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """Read a tidy table."""
+    return pd.read_csv(path, dtype={"label": str, "metric": str, "service": str, "start": str, "statistic": str})

@@ -1,0 +1,1 @@
+"""Closed forms, capacity regions, heavy-traffic bounds and stability conditions."""

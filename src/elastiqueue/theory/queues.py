@@ -1,0 +1,154 @@
+"""Closed forms of classical queues, and the exact identities that every model obeys whatever its parameters.
+
+Unit of time: the mean service time (service rate 1). N servers, a = total arrival rate (offered load), L = arrival rate
+at a single server.
+
+    Erlang B     B(0) = 1,  B(n) = a B(n-1) / (n + a B(n-1))           probability that all N servers are busy, no queue
+    Erlang C     C = N B / (N - a (1 - B))                             probability of waiting, M/M/N
+    M/M/N        E[W] = C / (N - a);   N = 1: L / (1 - L)
+    M/M/1/setup/delayedoff, standby rate mu, setup rate nu (setup without a standby period: mu = infinity):
+        p = mu / (mu + L)                                              probability that the idle server turns off
+        E[W] = L / (1 - L) + p (1/nu + L/nu^2) / (1 + L p / nu)
+        the fractions busy : idle-on : off : in setup follow from L = busy and the equal flows
+        mu idle = L off = nu setup.
+    The formula for E[W] is Welch's for an M/G/1 queue with exceptional first service, here a setup with probability p
+    before the first task of a busy period (P. D. Welch, Operations Research 12(5), 1964).
+
+Identities (steady state, every N and buffer, by equating flows; d0, d1, u, q_1 are fractions of servers):
+
+    nu d1 = mu u                                     as many servers turn on as turn off
+    q_1 = lambda (1 - P_loss)                        Little's law for the tasks in service
+    P = P_full lambda (1 - P_loss) + d1 (P_full + (nu/mu) P_idle) + d0 P_off
+
+The first presumes that no setup is aborted, or that only completed setups count: d1 is the time-average number in setup
+and each completes at rate nu, so it holds in either case. Their residuals are functions below, 0 up to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = [
+    "DelayedOffFractions",
+    "delayed_off_single_fractions",
+    "delayed_off_single_mean_wait",
+    "erlang_b",
+    "erlang_c",
+    "flow_residual",
+    "mm1_mean_wait",
+    "mmn_mean_wait",
+    "power_residual",
+    "throughput_residual",
+]
+
+
+@dataclass(frozen=True)
+class DelayedOffFractions:
+    """Stationary fractions of time of a single server with setup and delayed turn-off; they add up to 1."""
+
+    busy: float
+    idle_on: float
+    idle_off: float
+    setup: float
+
+
+def _check_load(servers: int, offered_load: float, stable: bool) -> None:
+    if servers < 1:
+        raise ValueError(f"servers = {servers}: must be >= 1")
+    if not 0.0 <= offered_load < math.inf:
+        raise ValueError(f"offered_load = {offered_load}: must be finite and >= 0")
+    if stable and offered_load >= servers:
+        raise ValueError(f"offered_load = {offered_load}: must be < servers = {servers}")
+
+
+def erlang_b(servers: int, offered_load: float) -> float:
+    """Erlang's loss formula: probability that all `servers` of M/M/N/N are busy at `offered_load` (erlang)."""
+    _check_load(servers, offered_load, stable=False)
+    blocking = 1.0
+    for n in range(1, servers + 1):
+        blocking = offered_load * blocking / (n + offered_load * blocking)
+    return blocking
+
+
+def erlang_c(servers: int, offered_load: float) -> float:
+    """Erlang's delay formula: probability that a task of M/M/N waits, offered_load < servers."""
+    _check_load(servers, offered_load, stable=True)
+    blocking = erlang_b(servers, offered_load)
+    return servers * blocking / (servers - offered_load * (1.0 - blocking))
+
+
+def mmn_mean_wait(servers: int, offered_load: float) -> float:
+    """Mean wait of M/M/N in mean service times, offered_load < servers."""
+    return erlang_c(servers, offered_load) / (servers - offered_load)
+
+
+def mm1_mean_wait(load: float) -> float:
+    """Mean wait of M/M/1 in mean service times, load < 1."""
+    _check_load(1, load, stable=True)
+    return load / (1.0 - load)
+
+
+def _check_rates(standby_rate: float, setup_rate: float) -> None:
+    if not standby_rate >= 0.0:
+        raise ValueError(f"standby_rate = {standby_rate}: must be >= 0")
+    if not setup_rate > 0.0:
+        raise ValueError(f"setup_rate = {setup_rate}: must be > 0")
+
+
+def delayed_off_single_mean_wait(load: float, standby_rate: float, setup_rate: float) -> float:
+    """Mean wait of M/M/1/setup/delayedoff in mean service times.
+
+    load : arrival rate, in (0, 1). standby_rate : >= 0, infinite for M/M/1/setup. setup_rate : > 0.
+    """
+    _check_rates(standby_rate, setup_rate)
+    off_first = 1.0 if math.isinf(standby_rate) else standby_rate / (standby_rate + load) if standby_rate > 0.0 else 0.0
+    setup = off_first * (1.0 / setup_rate + load / setup_rate**2) / (1.0 + load * off_first / setup_rate)
+    return mm1_mean_wait(load) + setup
+
+
+def delayed_off_single_fractions(load: float, standby_rate: float, setup_rate: float) -> DelayedOffFractions:
+    """Stationary fractions of time of the server of M/M/1/setup/delayedoff; arguments as for the mean wait."""
+    _check_rates(standby_rate, setup_rate)
+    _check_load(1, load, stable=True)
+    if load == 0.0:
+        return (
+            DelayedOffFractions(0.0, 0.0, 1.0, 0.0) if standby_rate > 0.0 else DelayedOffFractions(0.0, 1.0, 0.0, 0.0)
+        )
+    idle = 0.0 if math.isinf(standby_rate) else 1.0
+    flow = 1.0 if math.isinf(standby_rate) else standby_rate
+    off, setup = flow / load, flow / setup_rate
+    scale = (1.0 - load) / (idle + off + setup)
+    return DelayedOffFractions(load, idle * scale, off * scale, setup * scale)
+
+
+def flow_residual(idle_on: float, setup: float, standby_rate: float, setup_rate: float) -> float:
+    """Return nu d1 - mu u: setups completed minus servers turned off, per unit of time."""
+    return setup_rate * setup - standby_rate * idle_on
+
+
+def throughput_residual(busy: float, arrival_rate: float, loss_probability: float) -> float:
+    """Return q_1 - lambda (1 - P_loss): work done minus work accepted; both per server, or both for all servers."""
+    return busy - arrival_rate * (1.0 - loss_probability)
+
+
+def power_residual(
+    power: float,
+    arrival_rate: float,
+    loss_probability: float,
+    idle_off: float,
+    setup: float,
+    standby_rate: float,
+    setup_rate: float,
+    full: float = 200.0,
+    idle: float = 140.0,
+    off: float = 0.0,
+) -> float:
+    """Return P - [P_full lambda (1 - P_loss) + d1 (P_full + (nu/mu) P_idle) + d0 P_off], in the unit of power.
+
+    idle_off, setup : fractions of servers off and in setup; full, idle, off : power of one server in those states.
+    """
+    if not standby_rate > 0.0:
+        raise ValueError(f"standby_rate = {standby_rate}: must be > 0")
+    spent_in_setup = setup * (full + setup_rate / standby_rate * idle)
+    return power - (full * arrival_rate * (1.0 - loss_probability) + spent_in_setup + off * idle_off)

@@ -1,0 +1,87 @@
+"""Closed forms against tabulated numbers, against each other, and against the generator's balance."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastiqueue.theory import queues
+
+RATES = st.floats(0.01, 10.0)
+
+
+@pytest.mark.parametrize(("servers", "load", "expected"), [(2, 1, 1 / 3), (10, 9, 0.6687315), (100, 90, 0.2169405)])
+def test_erlang_c(servers: int, load: float, expected: float) -> None:
+    assert queues.erlang_c(servers, load) == pytest.approx(expected, abs=5.1e-8)
+
+
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (3, 2.7), (7, 20.0), (12, 0.1)])
+def test_erlang_b_is_the_last_term_of_a_truncated_poisson_law(servers: int, load: float) -> None:
+    terms = [load**n / math.factorial(n) for n in range(servers + 1)]
+    assert queues.erlang_b(servers, load) == pytest.approx(terms[-1] / math.fsum(terms), rel=1e-13)
+
+
+@given(load=st.floats(0.01, 0.99))
+def test_one_server_is_mm1(load: float) -> None:
+    assert queues.erlang_c(1, load) == pytest.approx(load, rel=1e-12)
+    assert queues.mmn_mean_wait(1, load) == pytest.approx(queues.mm1_mean_wait(load), rel=1e-12)
+
+
+@settings(max_examples=50)
+@given(servers=st.integers(1, 40), utilisation=st.floats(0.01, 0.98))
+def test_more_servers_wait_less(servers: int, utilisation: float) -> None:
+    assert queues.mmn_mean_wait(servers + 1, utilisation * (servers + 1)) < queues.mmn_mean_wait(
+        servers, utilisation * servers
+    )
+
+
+def test_delayed_off_of_one_server() -> None:
+    assert queues.delayed_off_single_mean_wait(0.3, 0.1, 0.1) == pytest.approx(6.142857, abs=5.1e-7)
+    shares = queues.delayed_off_single_fractions(0.3, 0.1, 0.1)
+    assert 200 * (shares.busy + shares.setup) + 140 * shares.idle_on == pytest.approx(162.0, rel=1e-12)
+
+
+def test_setup_without_delay_adds_a_setup_to_the_wait() -> None:
+    # M/M/1 with exponential setup: decomposition W = W_{M/M/1} + 1/nu (Welch 1964; the residual of nu and of an
+    # exponential setup is again exponential).
+    for load, nu in ((0.2, 0.1), (0.7, 1.0), (0.9, 5.0)):
+        wait = queues.delayed_off_single_mean_wait(load, math.inf, nu)
+        assert wait == pytest.approx(queues.mm1_mean_wait(load) + 1 / nu, rel=1e-12)
+        assert queues.delayed_off_single_fractions(load, math.inf, nu).idle_on == 0.0
+
+
+@given(load=st.floats(0.01, 0.99), mu=RATES, nu=RATES)
+def test_delayed_off_fractions_obey_the_identities(load: float, mu: float, nu: float) -> None:
+    shares = queues.delayed_off_single_fractions(load, mu, nu)
+    assert shares.busy + shares.idle_on + shares.idle_off + shares.setup == pytest.approx(1.0, abs=1e-14)
+    assert abs(queues.flow_residual(shares.idle_on, shares.setup, mu, nu)) < 1e-14
+    assert abs(queues.throughput_residual(shares.busy, load, 0.0)) < 1e-15
+    power = 200 * (shares.busy + shares.setup) + 140 * shares.idle_on + 5 * shares.idle_off
+    # nu/mu <= 1000 multiplies a rounding error of d1 <= 1 and 140 W.
+    assert abs(queues.power_residual(power, load, 0.0, shares.idle_off, shares.setup, mu, nu, off=5.0)) < 1e-10
+
+
+def test_residuals_see_a_violation() -> None:
+    assert queues.flow_residual(0.2, 0.1, 0.5, 2.0) == pytest.approx(0.1)
+    assert queues.throughput_residual(0.3, 0.3, 0.1) == pytest.approx(0.03)
+    assert queues.power_residual(100.0, 0.3, 0.0, 0.1, 0.1, 1.0, 1.0) == pytest.approx(100 - 60 - 34)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: queues.erlang_c(2, 2.0), "offered_load = 2.0: must be < servers = 2"),
+        (lambda: queues.erlang_b(0, 1.0), "servers = 0: must be >= 1"),
+        (lambda: queues.mm1_mean_wait(-0.1), "offered_load = -0.1: must be finite and >= 0"),
+        (lambda: queues.delayed_off_single_mean_wait(0.5, -1.0, 1.0), "standby_rate = -1.0: must be >= 0"),
+        (lambda: queues.delayed_off_single_mean_wait(0.5, 1.0, 0.0), "setup_rate = 0.0: must be > 0"),
+        (lambda: queues.power_residual(1, 0.3, 0, 0, 0, 0.0, 1.0), "standby_rate = 0.0: must be > 0"),
+    ],
+)
+def test_bad_input(call, message: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared in full
+        call()
+    assert str(caught.value) == message

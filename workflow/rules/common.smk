@@ -1,0 +1,56 @@
+# The configuration, validated, and the names of files; no rule.
+import sys
+
+from elastiqueue.config import ConfigError
+from elastiqueue.experiments import blocks, chunks, load
+from elastiqueue.sources import source_digest
+
+try:
+    RUN = load(config)
+    CHUNKS = {name: {chunk.name: chunk for chunk in chunks(RUN, name)} for name in RUN.experiments}
+except ConfigError as error:
+    print(f"elastiqueue: {error}", file=sys.stderr)
+    sys.exit(2)
+
+STEP = f"{sys.executable} -m elastiqueue.steps"
+RESULTS = f"results/{RUN.run}"
+OUTPUT = RUN.output
+FIGURES = [f"{OUTPUT}/{name}.{kind}" for name in RUN.figures for kind in ("pdf", "png")]
+
+
+wildcard_constraints:
+    experiment="[A-Za-z][A-Za-z0-9_]*",
+    figure="[A-Za-z][A-Za-z0-9_]*",
+    chunk="[0-9a-f]{16}",
+    first="[0-9]{7}",
+    last="[0-9]{7}",
+
+
+def simulated(name):
+    return RUN.experiments[name].engine == "simulate"
+
+
+def specification(wildcards):
+    return CHUNKS[wildcards.experiment][wildcards.chunk].specification()
+
+
+def specifications(wildcards):
+    return [chunk.specification() for chunk in CHUNKS[wildcards.experiment].values()]
+
+
+def pilots(wildcards):
+    chunk = CHUNKS[wildcards.experiment][wildcards.chunk]
+    return f"{RESULTS}/pilots/{wildcards.experiment}/{wildcards.chunk}.json" if chunk.steady else []
+
+
+def block_files(wildcards):
+    size = RUN.experiments[wildcards.experiment].block
+    return [
+        f"{RESULTS}/blocks/{wildcards.experiment}/{name}/{first:07d}-{last:07d}.npz"
+        for name, chunk in CHUNKS[wildcards.experiment].items()
+        for first, last in blocks(chunk.replications, size)
+    ]
+
+
+def metrics(wildcards):
+    return RUN.experiments[wildcards.experiment].metrics or []
