@@ -99,7 +99,9 @@ def _exact(options: argparse.Namespace) -> None:
     facts: dict[str, Any] = {"sources": source_digest("elastiqueue.computations", module_name(scenario))}
     if result.level is not None:
         facts |= {"truncation_level": result.level, "relative_change": result.change}
-    _report(options, scenario, {name: {"mean": value} for name, value in result.metrics.items()}, watch.provenance(**facts))
+    _report(
+        options, scenario, {name: {"mean": value} for name, value in result.metrics.items()}, watch.provenance(**facts)
+    )
 
 
 def _fluid(options: argparse.Namespace) -> None:

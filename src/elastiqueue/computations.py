@@ -62,7 +62,9 @@ def fluid_start(scenario: ServiceScenario) -> fluid.FluidState:
     if scenario.start == "all_idle_on":
         return fluid.all_idle_on(service)
     if scenario.start == "all_off":
-        raise ConfigError("start = all_off: is singular in the fluid limit (q_1 = u = 0); use fixed_point or all_idle_on")
+        raise ConfigError(
+            "start = all_off: is singular in the fluid limit (q_1 = u = 0); use fixed_point or all_idle_on"
+        )
     busy = min(1.0, scenario.arrival.at(0.0))
     return fluid.FluidState(fluid.spread([busy], service), 0.0 if model == "jiq" else 1.0 - busy)
 
@@ -70,7 +72,9 @@ def fluid_start(scenario: ServiceScenario) -> fluid.FluidState:
 def _fluid_rates(scenario: ServiceScenario) -> tuple[float, float]:
     if scenario.model not in ("tabs", "jiq"):
         raise ConfigError(f"model = {scenario.model}: the fluid limit is that of tabs or jiq")
-    return (0.0, 1.0) if scenario.model == "jiq" else (float(scenario.standby_rate or 0), float(scenario.setup_rate or 0))
+    return (
+        (0.0, 1.0) if scenario.model == "jiq" else (float(scenario.standby_rate or 0), float(scenario.setup_rate or 0))
+    )
 
 
 def fluid_path(scenario: ServiceScenario) -> fluid.FluidPath:
@@ -80,7 +84,9 @@ def fluid_path(scenario: ServiceScenario) -> fluid.FluidPath:
     mu, nu = _fluid_rates(scenario)
     grid = [float(t) for t in grid_of(scenario)]
     times = sorted({0.0, *grid, scenario.horizon, *([] if scenario.warm_up == "auto" else [float(scenario.warm_up)])})
-    return fluid.trajectory(scenario.arrival, mu, nu, scenario.buffer, scenario.phase_type, fluid_start(scenario), times)
+    return fluid.trajectory(
+        scenario.arrival, mu, nu, scenario.buffer, scenario.phase_type, fluid_start(scenario), times
+    )
 
 
 def fluid_averages(scenario: ServiceScenario) -> dict[str, float]:
@@ -110,7 +116,9 @@ def compute_table(engine: str, specification: str) -> pd.DataFrame:
         scenario = point.scenario
         head = {"label": point.label, **scenario.describe()}
         if engine == "exact":
-            rows += [{**head, **value_row(name, Estimate(value, 0.0, 0))} for name, value in exact(scenario).metrics.items()]
+            rows += [
+                {**head, **value_row(name, Estimate(value, 0.0, 0))} for name, value in exact(scenario).metrics.items()
+            ]
             continue
         averages = fluid_averages(scenario)
         rows += [{**head, **value_row(name, Estimate(value, 0.0, 0))} for name, value in averages.items()]

@@ -56,7 +56,9 @@ def run_block(
     write_json(
         provenance,
         watch.provenance(
-            scenarios=[point.scenario.model_dump(mode="json") for point in points], sources=sources, windows=meta["windows"]
+            scenarios=[point.scenario.model_dump(mode="json") for point in points],
+            sources=sources,
+            windows=meta["windows"],
         ),
     )
 

@@ -22,7 +22,9 @@ PATH_PARTS = 6  # components of a recorded path that the summary keeps: u, d0, d
 VALUES = ["metric", "time", "statistic", "mean", "se", "ci_low", "ci_high", "n"]
 
 
-def value_row(metric: str, estimate: Estimate, time: float | None = None, statistic: str = "estimate") -> dict[str, Any]:
+def value_row(
+    metric: str, estimate: Estimate, time: float | None = None, statistic: str = "estimate"
+) -> dict[str, Any]:
     low, high = estimate.interval()
     return dict(zip(VALUES, (metric, time, statistic, estimate.mean, estimate.se, low, high, estimate.n), strict=True))
 
@@ -46,7 +48,9 @@ def summarise_chunk(specification: str, files: Sequence[str | Path], metrics: Se
         digest = point.scenario.digest()
         for meta, _ in loaded:
             if meta["digests"][i] != digest:
-                raise ValueError(f"block {meta['first']}-{meta['last']}: holds another scenario; delete it and run again")
+                raise ValueError(
+                    f"block {meta['first']}-{meta['last']}: holds another scenario; delete it and run again"
+                )
         head = {"label": point.label, **point.scenario.describe()}
         totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
         found = estimates(point.scenario, totals)

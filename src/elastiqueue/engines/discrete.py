@@ -163,15 +163,18 @@ def tables(laws: Sequence[FiniteLaw]) -> Tables:
 
 
 @njit(cache=True)
-def draw(laws, k, words):
-    """A number from law k of the tables; no random word is used where the law has one value."""
-    i = laws.start[k]
-    if laws.start[k + 1] - i > 1:
+def draw(cdf, values, guide, start, k, words):
+    """A number from law k of the tables; no random word is used where the law has one value.
+
+    The tables come as four arrays, since a tuple of them would be counted (reference counts) at every call.
+    """
+    i = start[k]
+    if start[k + 1] - i > 1:
         u = uniform(words)
-        i = laws.guide[k * GUIDE + np.int64(u * GUIDE)]
-        while laws.cdf[i] <= u:
+        i = guide[k * GUIDE + np.int64(u * GUIDE)]
+        while cdf[i] <= u:
             i += 1
-    return laws.values[i]
+    return values[i]
 
 
 @njit(cache=True)

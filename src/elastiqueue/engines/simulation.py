@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from elastiqueue.config import ServiceScenario
 from elastiqueue.models.base import Ratio
 from elastiqueue.models.registry import model_of
+from elastiqueue.scenarios.service import ServiceScenario
 from elastiqueue.seeding import PILOT, stream
 from elastiqueue.statistics import Estimate, autocorrelation_time, estimate
 

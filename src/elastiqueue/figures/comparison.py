@@ -42,7 +42,9 @@ def draw(data: pd.DataFrame) -> Figure:
             else:
                 axes.set_xlabel("mean standby period $1/\\mu$ (mean service times)")
                 rest = f"$N$ = {fixed['servers'].iloc[0]:g}"
-            axes.set_title(f"$\\lambda$ = {load:g}, {rest}, $1/\\nu$ = {1 / fixed['setup_rate'].dropna().iloc[0]:g}", loc="left")
+            axes.set_title(
+                f"$\\lambda$ = {load:g}, {rest}, $1/\\nu$ = {1 / fixed['setup_rate'].dropna().iloc[0]:g}", loc="left"
+            )
             axes.set_ylabel(text)
             if column == 1:
                 at_load = fluid[(fluid["metric"] == "power") & (fluid["arrival_rate"] == load)]

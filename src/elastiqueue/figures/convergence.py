@@ -17,9 +17,7 @@ def draw(data: pd.DataFrame) -> Figure:
     simulated, fluid = data[data["n"] > 0], data[data["n"] == 0]
     starts = [start for start in STARTS if start in set(simulated["start"])]
     rates = sorted(simulated["setup_rate"].unique())
-    figure, grid = plt.subplots(
-        2, len(starts), figsize=(TEXT_WIDTH, 4.2), sharex=True, sharey="row", squeeze=False
-    )
+    figure, grid = plt.subplots(2, len(starts), figsize=(TEXT_WIDTH, 4.2), sharex=True, sharey="row", squeeze=False)
     for row, (metric, text) in enumerate(METRICS.items()):
         for column, start in enumerate(starts):
             axes = grid[row, column]

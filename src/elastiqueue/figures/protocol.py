@@ -32,7 +32,13 @@ def _box(axes: Axes, name: str) -> None:
 def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], bend: float, colour: str = GREY) -> None:
     axes.add_patch(
         FancyArrowPatch(
-            start, end, connectionstyle=f"arc3,rad={bend}", arrowstyle="-|>", mutation_scale=9, color=colour, linewidth=1.2
+            start,
+            end,
+            connectionstyle=f"arc3,rad={bend}",
+            arrowstyle="-|>",
+            mutation_scale=9,
+            color=colour,
+            linewidth=1.2,
         )
     )
 
@@ -45,7 +51,9 @@ def draw(data: pd.DataFrame | None = None) -> Figure:
     for name in STATES:
         _box(axes, name)
     _arrow(axes, (7.1, 3.95), (9.2, 3.95), -0.25)
-    axes.text(8.15, 4.36, "a task arrives (dispatcher holds\na token of this server)", ha="center", va="bottom", fontsize=6.5)
+    axes.text(
+        8.15, 4.36, "a task arrives (dispatcher holds\na token of this server)", ha="center", va="bottom", fontsize=6.5
+    )
     _arrow(axes, (9.2, 3.35), (7.1, 3.35), -0.25, GREEN)
     axes.text(8.15, 2.86, "last task leaves, rate 1:\ngreen message", ha="center", va="top", color=GREEN, fontsize=6.5)
     _arrow(axes, (6.0, 3.1), (6.0, 1.4), 0.0, RED)
@@ -53,7 +61,9 @@ def draw(data: pd.DataFrame | None = None) -> Figure:
     _arrow(axes, (4.9, 0.75), (1.7, 1.7), -0.2)
     axes.text(2.35, 0.72, "a task arrives and no server\nis idle-on: setup starts", ha="center", va="top", fontsize=6.5)
     _arrow(axes, (1.7, 2.8), (4.9, 3.75), -0.2, GREEN)
-    axes.text(2.5, 3.86, "setup ends, rate $\\nu$:\nreported as idle-on", ha="center", va="bottom", color=GREEN, fontsize=6.5)
+    axes.text(
+        2.5, 3.86, "setup ends, rate $\\nu$:\nreported as idle-on", ha="center", va="bottom", color=GREEN, fontsize=6.5
+    )
     _arrow(axes, (10.55, 4.18), (11.15, 4.14), -2.4)
     axes.text(
         10.3, 5.32, "a task arrives and no server is idle-on:\njoins a busy server chosen at random",

@@ -34,7 +34,9 @@ def draw(data: pd.DataFrame) -> Figure:
                 mean = part[part["statistic"] == "path mean"]
                 one = part[part["statistic"] == "path"]
                 limit = fluid[(fluid["label"] == label) & (fluid["metric"] == name)]
-                axes.fill_between(mean["time"], mean["ci_low"], mean["ci_high"], color=COLOURS[index], alpha=0.25, linewidth=0)
+                axes.fill_between(
+                    mean["time"], mean["ci_low"], mean["ci_high"], color=COLOURS[index], alpha=0.25, linewidth=0
+                )
                 axes.plot(one["time"], one["mean"], color=COLOURS[index], linewidth=1.1, label=PARTS[name])
                 axes.plot(
                     limit["time"], limit["mean"], color="black", linewidth=0.8, linestyle=(0, (3, 2)),

@@ -16,7 +16,9 @@ def draw(data: pd.DataFrame) -> Figure:
     data = data.assign(standby=1 / data["standby_rate"])
     simulated, fluid = data[data["n"] > 0], data[data["n"] == 0]
     rates, sizes = sorted(simulated["setup_rate"].unique()), sorted(simulated["servers"].unique())
-    figure, grid = plt.subplots(len(rates), 2, figsize=(TEXT_WIDTH, 1.75 * len(rates) + 0.5), sharex=True, squeeze=False)
+    figure, grid = plt.subplots(
+        len(rates), 2, figsize=(TEXT_WIDTH, 1.75 * len(rates) + 0.5), sharex=True, squeeze=False
+    )
     for row, rate in enumerate(rates):
         for column, (metric, text) in enumerate(METRICS.items()):
             axes = grid[row, column]

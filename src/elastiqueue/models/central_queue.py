@@ -30,10 +30,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.config import ServiceScenario
 from elastiqueue.engines.rng import TO_UNIT, binomial, exponential, gamma, step, uniform
 from elastiqueue.engines.thinning import rate_at
 from elastiqueue.models.base import Chain, Ratio, Replication, State, Transition, stops
+from elastiqueue.scenarios.service import ServiceScenario
 
 ARRIVALS, WAITED, DEPARTURES, RED, COMPLETED = range(5)
 COUNTS = ("arrivals", "waited", "departures", "red", "setups")

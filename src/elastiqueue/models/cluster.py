@@ -44,7 +44,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.engines.discrete import FiniteLaw, Tables, below, draw, tables
+from elastiqueue.engines.discrete import FiniteLaw, below, draw, tables
 from elastiqueue.engines.rng import next_word, step
 from elastiqueue.models.base import Ratio
 
@@ -67,7 +67,7 @@ _COMMON = (
     "slots", "weighted", "parallel_sq", "norm_slots", "perpendicular_sq", "response", "completions", "arrivals",
 )  # fmt: skip
 # Positions in State.numbers.
-SLOT, SCHEDULED, FREE, FREE_COUNT, USED = range(5)
+SLOT, SCHEDULED, FREE, FREE_COUNT = range(4)
 
 
 def exact(value: object, key: str = "resources") -> Fraction:
@@ -304,12 +304,12 @@ class Reference:
         p, totals, types, servers = self.p, self.totals, range(self.p.types), range(self.p.servers)
         for _ in range(slots):
             for j in types:
-                number = int(draw(self.arrival_tables, j, self.words))
+                number = int(draw(*self.arrival_tables, j, self.words))
                 if number == 0:
                     continue
                 m = self._route(j)
                 for _ in range(number):
-                    size = int(draw(self.size_tables, j, self.words))
+                    size = int(draw(*self.size_tables, j, self.words))
                     self.jobs[j][m].append([size, self.slot])
                     self.work[j][m] += size
                     totals[f"arrived_{j + 1}"] += size
@@ -358,38 +358,23 @@ class Reference:
 # --- the compiled simulator ---------------------------------------------------------------------------------------
 
 
-class Plant(NamedTuple):
-    """What does not change: `numbers` = servers, routing, draws, scheduling, limit, norm interval, configurations."""
-
-    numbers: NDArray[np.int64]
-    reach: NDArray[np.int64]  # J
-    direction: NDArray[np.float64]  # J
-    arrivals: Tables
-    sizes: Tables
-    need: NDArray[np.int64]  # J, I
-    have: NDArray[np.int64]  # M, I
-
-
 class State(NamedTuple):
     """What changes. Rows of `lanes` per block of servers: per type q, s, oldest jobs; then the configurations."""
 
     words: NDArray[np.uint64]  # the generator
-    numbers: NDArray[np.int64]
+    numbers: NDArray[np.int64]  # SLOT .. FREE_COUNT
     lanes: NDArray[np.int32]
     backlog: NDArray[np.int64]  # J: Q_j
     random_words: NDArray[np.uint64]  # one byte per server, for ties of the schedule; random_bytes is the same memory
     random_bytes: NDArray[np.uint8]
     order: NDArray[np.int64]  # M
-    present: NDArray[np.int64]  # J M: jobs among the reachable ones
-    born: NDArray[np.int64]  # J M H: their arrival slots
-    first: NDArray[np.int64]  # J M: lists of the other jobs, -1: empty
-    last: NDArray[np.int64]  # J M
-    size: NDArray[np.int64]  # pool of list entries
-    arrival: NDArray[np.int64]
-    next: NDArray[np.int64]
+    born: NDArray[np.int64]  # J M H: arrival slots of the reachable jobs
+    queues: NDArray[np.int64]  # J M, 3: PRESENT .. LAST
+    pool: NDArray[np.int64]  # entries of the lists, 3: SIZE .. NEXT
 
 
-_MODEL_SERVERS, _MODEL_ROUTING, _MODEL_DRAWS, _MODEL_SCHEDULING, _MODEL_LIMIT, _MODEL_NORM, _MODEL_CONFIGS = range(7)
+PRESENT, FIRST, LAST = range(3)  # reachable jobs, ends of the list of the others (-1: empty)
+SIZE, ARRIVED, NEXT = range(3)
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
@@ -464,7 +449,7 @@ def _schedule(z, random, start, offset, n, types, configs, heads):
     """MaxWeight for n servers of a block, vectorised: `types`, `configs`, `heads` matter by their lengths only.
 
     A random byte x picks the (x k >> 8)-th of k best configurations. Where 256 is no multiple of k, the lowest 256 mod k
-    remainders of x k are in excess: returns how many servers hit them, for `_decide` to settle.
+    remainders of x k are in excess: returns a bit m mod 32 for each server m that hits them, for `_decide` to settle.
     """
     count = len(configs)
     group = (2 + len(heads)) * STRIDE
@@ -489,7 +474,8 @@ def _schedule(z, random, start, offset, n, types, configs, heads):
         threshold = _ZERO
         for c in range(1, count + 1):
             threshold = np.int32(threshold + np.int32(np.int32(256 % c) * np.int32(ties == np.int32(c))))
-        excess = np.int32(excess + np.int32(np.int32(x & _BYTE) < threshold))
+        over = np.int32(np.int32(x & _BYTE) < threshold)
+        excess = np.int32(excess | np.int32(over << np.int32(i & np.uint64(31))))
         left = np.int32(x >> _8)
         pick = _ZERO  # one bit, at the chosen configuration
         for c in range(count):
@@ -538,10 +524,8 @@ def _decide(z, words, byte, m, count, types, group):
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
-def _schedule_all(plant, state, block, types, configs, heads):
+def _schedule_all(z, words, random_words, random_bytes, servers, number, block, types, configs, heads):
     """Draw a byte per server and schedule all servers on the backlogs as they are."""
-    z, words, random_words = state.lanes, state.words, state.random_words
-    servers = plant.numbers[_MODEL_SERVERS]
     group = (2 + len(heads)) * STRIDE
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
     for i in range((servers + 7) // 8):
@@ -550,16 +534,14 @@ def _schedule_all(plant, state, block, types, configs, heads):
     position, done = 0, 0
     while done < servers:
         n = min(STRIDE, servers - done)
-        unsettled = 1
+        unsettled = np.int32(-1)
         if len(configs) <= UNROLLED:
             lanes = (n + 7) // 8 * 8
-            unsettled = _schedule(
-                z, state.random_bytes, np.uint64(position), np.uint64(done), lanes, types, configs, heads
-            )
-        if unsettled > 0:
+            unsettled = _schedule(z, random_bytes, np.uint64(position), np.uint64(done), lanes, types, configs, heads)
+        if unsettled != 0:
             for m in range(n):
-                byte = state.random_bytes[done + m]
-                _decide(z, words, byte, position + m, plant.numbers[_MODEL_CONFIGS], len(types), group)
+                if (unsettled >> np.int32(m & 31)) & _ONE != 0:
+                    _decide(z, words, random_bytes[done + m], position + m, number, len(types), group)
         position += block
         done += STRIDE
 
@@ -601,22 +583,21 @@ def _shortest(z, row, block, servers, words):
 
 
 @njit(cache=True)
-def _route(plant, state, row, block):
+def _route(z, words, order, servers, routing, draws, row, block):
     """The server for the arrivals of a type whose backlogs are at `row`."""
-    servers, routing, z, words = plant.numbers[_MODEL_SERVERS], plant.numbers[_MODEL_ROUTING], state.lanes, state.words
     if routing == _JSQ:
         return _shortest(z, row, block, servers, words)
     if routing == _RANDOM:
         return below(servers, words)
     best = least = np.int64(-1)
-    for i in range(plant.numbers[_MODEL_DRAWS]):  # first come, first kept: uniform, as the order of the draws is
+    for i in range(draws):  # first come, first kept: uniform, as the order of the draws is
         if routing == _WITH_REPLACEMENT:
             m = below(servers, words)
         else:
             k = i + below(servers - i, words)
-            m = state.order[k]
-            state.order[k] = state.order[i]
-            state.order[i] = m
+            m = order[k]
+            order[k] = order[i]
+            order[i] = m
         q = np.int64(z[row + m // STRIDE * block + m % STRIDE])
         if best < 0 or q < least:
             best, least = m, q
@@ -624,93 +605,85 @@ def _route(plant, state, row, block):
 
 
 @njit(cache=True)
-def _join(plant, state, j, m, position, heads, size):
-    """A job of type j comes to server m; `position` is that of the server's oldest job of this type."""
-    servers = plant.numbers[_MODEL_SERVERS]
-    queue = j * servers + m
-    k = state.present[queue]
-    if k < plant.reach[j]:
-        state.lanes[position + k * STRIDE] = size
-        state.born[queue * heads + k] = state.numbers[SLOT]
-        state.present[queue] = k + 1
+def _join(z, numbers, queues, born, pool, queue, reach, position, heads, size):
+    """A job comes to a queue (type and server) whose oldest job is at `position` of the lanes."""
+    k = queues[queue, PRESENT]
+    if k < reach:
+        z[position + k * STRIDE] = size
+        born[queue * heads + k] = numbers[SLOT]
+        queues[queue, PRESENT] = k + 1
         return
-    entry = state.numbers[FREE]
-    state.numbers[FREE] = state.next[entry]
-    state.numbers[FREE_COUNT] -= 1
-    state.size[entry] = size
-    state.arrival[entry] = state.numbers[SLOT]
-    state.next[entry] = -1
-    if state.first[queue] < 0:
-        state.first[queue] = entry
+    entry = numbers[FREE]
+    numbers[FREE] = pool[entry, NEXT]
+    numbers[FREE_COUNT] -= 1
+    pool[entry, SIZE] = size
+    pool[entry, ARRIVED] = numbers[SLOT]
+    pool[entry, NEXT] = -1
+    if queues[queue, FIRST] < 0:
+        queues[queue, FIRST] = entry
     else:
-        state.next[state.last[queue]] = entry
-    state.last[queue] = entry
+        pool[queues[queue, LAST], NEXT] = entry
+    queues[queue, LAST] = entry
 
 
 @njit(cache=True)
-def _leave(plant, state, j, m, position, heads, totals):
-    """Remove the finished jobs of type j at server m, move the others up. Returns how many ended."""
-    servers = plant.numbers[_MODEL_SERVERS]
-    queue = j * servers + m
-    before, kept = state.present[queue], 0
+def _leave(z, numbers, queues, born, pool, queue, reach, position, heads, totals):
+    """Remove the finished jobs of a queue and move the others up. Returns how many ended."""
+    before, kept = queues[queue, PRESENT], 0
     for k in range(before):
-        remaining = state.lanes[position + k * STRIDE]
-        born = state.born[queue * heads + k]
+        remaining = z[position + k * STRIDE]
+        birth = born[queue * heads + k]
         if remaining == 0:
-            totals[RESPONSE] += state.numbers[SLOT] + 1 - born
+            totals[RESPONSE] += numbers[SLOT] + 1 - birth
         else:
-            state.lanes[position + kept * STRIDE] = remaining
-            state.born[queue * heads + kept] = born
+            z[position + kept * STRIDE] = remaining
+            born[queue * heads + kept] = birth
             kept += 1
     ended = before - kept
     if ended == 0:
         return ended
     totals[COMPLETIONS] += ended
-    while kept < plant.reach[j] and state.first[queue] >= 0:
-        entry = state.first[queue]
-        state.lanes[position + kept * STRIDE] = state.size[entry]
-        state.born[queue * heads + kept] = state.arrival[entry]
-        state.first[queue] = state.next[entry]
-        state.next[entry] = state.numbers[FREE]
-        state.numbers[FREE] = entry
-        state.numbers[FREE_COUNT] += 1
+    while kept < reach and queues[queue, FIRST] >= 0:
+        entry = queues[queue, FIRST]
+        z[position + kept * STRIDE] = pool[entry, SIZE]
+        born[queue * heads + kept] = pool[entry, ARRIVED]
+        queues[queue, FIRST] = pool[entry, NEXT]
+        pool[entry, NEXT] = numbers[FREE]
+        numbers[FREE] = entry
+        numbers[FREE_COUNT] += 1
         kept += 1
     for k in range(kept, before):
-        state.lanes[position + k * STRIDE] = 0
-    state.present[queue] = kept
+        z[position + k * STRIDE] = 0
+    queues[queue, PRESENT] = kept
     return ended
 
 
 @njit(cache=True)
-def _fill(plant, state, m, position, types, group):
+def _fill(z, queues, need, have, m, servers, position, types, group):
     """Best-Fit at server m, whose lane is at `position`: start waiting jobs until none fits."""
-    servers = plant.numbers[_MODEL_SERVERS]
-    resources = plant.need.shape[1]
-    used = np.zeros(resources, np.int64)
-    for j in range(types):
-        for i in range(resources):
-            used[i] += state.lanes[position + j * group + STRIDE] * plant.need[j, i]
+    resources = need.shape[1]
     while True:
         bottleneck = 0.0
-        for i in range(resources):
-            if plant.have[m, i] > 0:
-                bottleneck = max(bottleneck, used[i] / plant.have[m, i])
         best, share = -1, -1.0
-        for j in range(types):
-            fits = state.present[j * servers + m] > state.lanes[position + j * group + STRIDE]
-            own = -1.0
-            for i in range(resources):
-                have, need = plant.have[m, i], plant.need[j, i]
-                fits = fits and used[i] + need <= have
-                if (used[i] / have if have > 0 else 0.0) == bottleneck:
-                    own = max(own, need / have if have > 0 else 0.0)
-            if fits and own > share:
-                best, share = j, own
+        for stage in range(2):  # the bottleneck, then the job
+            for j in range(types if stage == 1 else 1):
+                fits = queues[j * servers + m, PRESENT] > z[position + j * group + STRIDE]
+                own = -1.0
+                for i in range(resources):
+                    used = np.int64(0)
+                    for k in range(types):
+                        used += z[position + k * group + STRIDE] * need[k, i]
+                    fits = fits and used + need[j, i] <= have[m, i]
+                    fraction = used / have[m, i] if have[m, i] > 0 else 0.0
+                    if stage == 0:
+                        bottleneck = max(bottleneck, fraction)
+                    elif fraction == bottleneck:
+                        own = max(own, need[j, i] / have[m, i] if have[m, i] > 0 else 0.0)
+                if stage == 1 and fits and own > share:
+                    best, share = j, own
         if best < 0:
             return
-        state.lanes[position + best * group + STRIDE] += 1
-        for i in range(resources):
-            used[i] += plant.need[best, i]
+        z[position + best * group + STRIDE] += 1
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
@@ -723,16 +696,16 @@ def _squares(z, row, n):
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
-def _advance(plant, state, slots, most, block, types, configs, heads, totals, samples, interval):
+def _advance(
+    words, numbers, z, backlog, random_words, random_bytes, order, born, queues, pool,
+    reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, need, have,
+    servers, routing, draws, scheduling, limit, norm_interval, number, most, block,
+    types, configs, heads, slots, totals, samples, interval,
+):  # fmt: skip
     """Go on for `slots` slots, adding to totals; stops early when the pool cannot take the `most` jobs of a slot.
 
     Returns the slots done, or -1 - j when the backlog of type j at a server leaves the range of the weights.
     """
-    z, words, numbers = state.lanes, state.words, state.numbers
-    servers, scheduling, limit = (
-        plant.numbers[_MODEL_SERVERS], plant.numbers[_MODEL_SCHEDULING], plant.numbers[_MODEL_LIMIT],
-    )  # fmt: skip
-    norm_interval = plant.numbers[_MODEL_NORM]
     count = len(types)
     group = (2 + len(heads)) * STRIDE
     weighted_sum = parallel_sum = perpendicular_sum = 0.0
@@ -744,30 +717,32 @@ def _advance(plant, state, slots, most, block, types, configs, heads, totals, sa
     if numbers[SCHEDULED] == 0:
         numbers[SCHEDULED] = 1
         if maxweight:
-            _schedule_all(plant, state, block, types, configs, heads)
+            _schedule_all(z, words, random_words, random_bytes, servers, number, block, types, configs, heads)
     done = 0
     while done < slots and numbers[FREE_COUNT] >= most:
         slot = numbers[SLOT]
         for j in range(count):
-            jobs = draw(plant.arrivals, j, words)
+            jobs = draw(a_cdf, a_values, a_guide, a_start, j, words)
             if jobs > 0:
                 row = j * group
-                m = _route(plant, state, row, block)
+                m = _route(z, words, order, servers, routing, draws, row, block)
                 position = row + m // STRIDE * block + m % STRIDE
                 work = 0
                 for _ in range(jobs):
-                    size = draw(plant.sizes, j, words)
+                    size = draw(s_cdf, s_values, s_guide, s_start, j, words)
                     work += size
                     if len(heads) > 0:
-                        _join(plant, state, j, m, position + 2 * STRIDE, len(heads), size)
+                        _join(
+                            z, numbers, queues, born, pool, j * servers + m, reach[j], position + 2 * STRIDE, len(heads), size
+                        )
                 if z[position] + work > limit:
                     return -1 - j
                 z[position] += work
-                state.backlog[j] += work
+                backlog[j] += work
                 totals[ARRIVALS] += jobs
                 totals[ARRIVALS + 1 + count + j] += work
                 if scheduling == _BEST_FIT:
-                    _fill(plant, state, m, position - row, count, group)
+                    _fill(z, queues, need, have, m, servers, position - row, count, group)
         finished = 0
         first, position = 0, 0
         while first < servers:
@@ -778,13 +753,13 @@ def _advance(plant, state, slots, most, block, types, configs, heads, totals, sa
                 ended = _ZERO
                 if len(heads) == 0:
                     served = _serve_work(z, np.uint64(row), lanes)
-                elif plant.reach[j] == 1:
+                elif reach[j] == 1:
                     served, ended = _serve_one(z, np.uint64(row), lanes)
-                elif plant.reach[j] == 2:
+                elif reach[j] == 2:
                     served, ended = _serve_two(z, np.uint64(row), lanes)
                 else:
-                    served, ended = _serve_many(z, np.uint64(row), lanes, plant.reach[j])
-                state.backlog[j] -= served
+                    served, ended = _serve_many(z, np.uint64(row), lanes, reach[j])
+                backlog[j] -= served
                 totals[ARRIVALS + 1 + 2 * count + j] += served
                 bits = np.int64(ended) & 0xFFFFFFFF
                 while bits != 0:  # the lowest bit, by halves
@@ -802,7 +777,10 @@ def _advance(plant, state, slots, most, block, types, configs, heads, totals, sa
                         m += 1
                     bits &= bits - 1
                     while m < n:
-                        gone = _leave(plant, state, j, first + m, row + m + 2 * STRIDE, len(heads), totals)
+                        gone = _leave(
+                            z, numbers, queues, born, pool, j * servers + first + m, reach[j], row + m + 2 * STRIDE,
+                            len(heads), totals,
+                        )  # fmt: skip
                         if gone > 0 and scheduling == _BEST_FIT:
                             z[row + m + STRIDE] -= gone
                             ended_at[finished] = first + m
@@ -811,14 +789,14 @@ def _advance(plant, state, slots, most, block, types, configs, heads, totals, sa
             position += block
             first += STRIDE
         if maxweight:
-            _schedule_all(plant, state, block, types, configs, heads)
+            _schedule_all(z, words, random_words, random_bytes, servers, number, block, types, configs, heads)
         for i in range(finished):
             m = ended_at[i]
-            _fill(plant, state, m, m // STRIDE * block + m % STRIDE, count, group)
+            _fill(z, queues, need, have, m, servers, m // STRIDE * block + m % STRIDE, count, group)
         weighted = 0.0
         for j in range(count):
-            backlog_sum[j] += state.backlog[j]
-            weighted += plant.direction[j] * state.backlog[j]
+            backlog_sum[j] += backlog[j]
+            weighted += direction[j] * backlog[j]
         weighted_sum += weighted
         parallel_sum += weighted * weighted
         if slot % norm_interval == 0:
@@ -859,8 +837,6 @@ class Cluster:
         blocks = -(-servers // STRIDE)
         self._block = types * group + count * (types + 1) * STRIDE
         self._most = max(1, sum(law.values[-1] for law in p.arrivals)) if heads else 0
-        self._types = (0,) * types
-        self._configs = (0,) * min(count, UNROLLED + 1)
         self._heads = (0,) * heads
         lanes = np.zeros((blocks, self._block // STRIDE, STRIDE), np.int32)
         rows = types * (2 + heads)
@@ -876,38 +852,25 @@ class Cluster:
         heaviest = max(1, *(sum(s) for own in p.configurations for s in own))
         routing = {"jsq": _JSQ, "random": _RANDOM, "power_of_two_with_replacement": _WITH_REPLACEMENT}
         have, need = p.integer_resources()
-        self._plant = Plant(
-            np.array(
-                [
-                    servers, routing.get(p.routing, _POWER_OF_D), p.draws, SCHEDULING.index(p.scheduling),
-                    (2**31 - 1) // heaviest, p.norm_interval, count,
-                ],
-                np.int64,
-            ),
-            np.array(reach, np.int64),
-            np.array(p.c, np.float64),
-            tables(p.arrivals),
-            tables(p.sizes),
-            np.array(need, np.int64).reshape(types, -1),
-            np.array([have[k] for k in p.classes], np.int64).reshape(servers, -1),
+        self._fixed = (
+            np.array(reach, np.int64), np.array(p.c, np.float64), *tables(p.arrivals), *tables(p.sizes),
+            np.array(need, np.int64).reshape(types, -1), np.array([have[k] for k in p.classes]).reshape(servers, -1),
+            servers, routing.get(p.routing, _POWER_OF_D), p.draws, SCHEDULING.index(p.scheduling),
+            (2**31 - 1) // heaviest, p.norm_interval, count, self._most, self._block,
+            (0,) * types, (0,) * min(count, UNROLLED + 1), self._heads,
         )  # fmt: skip
         random_words = np.zeros(-(-servers // 8) + 1, np.uint64)
-        empty = np.zeros(0, np.int64)
         self._state = State(
             np.array(words, np.uint64),
-            np.array([0, 0, -1, 0, 0], np.int64),
+            np.array([0, 0, -1, 0], np.int64),
             lanes.reshape(-1),
             np.zeros(types, np.int64),
             random_words,
             random_words.view(np.uint8),
             np.arange(servers, dtype=np.int64),
-            np.zeros(types * servers, np.int64),
             np.zeros(types * servers * max(heads, 1), np.int64),
-            np.full(types * servers, -1, np.int64),
-            np.full(types * servers, -1, np.int64),
-            empty,
-            empty,
-            empty,
+            np.tile(np.array([0, -1, -1]), (types * servers, 1)),
+            np.zeros((0, 3), np.int64),
         )
         if heads:
             self._grow(max(1024, 4 * self._most))
@@ -915,17 +878,14 @@ class Cluster:
     def _grow(self, room: int) -> None:
         """More entries for waiting jobs, chained to the free ones; results do not depend on it."""
         s = self._state
-        old = s.size.size
-        chain = np.arange(old + 1, room + 1)
-        chain[-1] = s.numbers[FREE]
+        old = len(s.pool)
+        pool = np.zeros((room, 3), np.int64)
+        pool[:old] = s.pool
+        pool[old:, NEXT] = np.arange(old + 1, room + 1)
+        pool[-1, NEXT] = s.numbers[FREE]
         s.numbers[FREE] = old
         s.numbers[FREE_COUNT] += room - old
-        blank = np.zeros(room - old, np.int64)
-        self._state = s._replace(
-            size=np.concatenate([s.size, blank]),
-            arrival=np.concatenate([s.arrival, blank]),
-            next=np.concatenate([s.next, chain]),
-        )
+        self._state = s._replace(pool=pool)
 
     @property
     def slot(self) -> int:
@@ -955,12 +915,13 @@ class Cluster:
         block, lane = divmod(m, STRIDE)
         position = block * self._block + j * (2 + heads) * STRIDE + 2 * STRIDE + lane
         found = [
-            (int(s.lanes[position + k * STRIDE]), int(s.born[queue * heads + k])) for k in range(s.present[queue])
+            (int(s.lanes[position + k * STRIDE]), int(s.born[queue * heads + k]))
+            for k in range(s.queues[queue, PRESENT])
         ]
-        entry = s.first[queue]
+        entry = s.queues[queue, FIRST]
         while entry >= 0:
-            found.append((int(s.size[entry]), int(s.arrival[entry])))
-            entry = s.next[entry]
+            found.append((int(s.pool[entry, SIZE]), int(s.pool[entry, ARRIVED])))
+            entry = s.pool[entry, NEXT]
         return found
 
     def advance(
@@ -981,10 +942,7 @@ class Cluster:
         while left > 0:
             room = np.zeros(left // sample_interval + 1 if sample_interval else 0)
             start = self.slot
-            done = _advance(
-                self._plant, self._state, left, self._most, self._block, self._types, self._configs, self._heads,
-                totals, room, sample_interval,
-            )  # fmt: skip
+            done = _advance(*self._state, *self._fixed, left, totals, room, sample_interval)
             if done < 0:
                 raise ValueError(f"backlog of job type {-done}: left the range of 32-bit weights in slot {self.slot}")
             if sample_interval:
@@ -992,7 +950,7 @@ class Cluster:
                 samples.append(room[:taken])
             left -= done
             if left > 0:
-                self._grow(2 * self._state.size.size)
+                self._grow(2 * len(self._state.pool))
         return totals, np.concatenate(samples) if samples else np.zeros(0)
 
 

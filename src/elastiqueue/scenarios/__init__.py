@@ -1,0 +1,1 @@
+"""Scenarios: the parameters of each kind of system, validated."""

@@ -1,0 +1,37 @@
+"""What all scenarios share: strict pydantic models, and errors of one line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class ConfigError(ValueError):
+    """An error that the user can mend; its text is one line: key, value, what is allowed."""
+
+
+class Strict(BaseModel):
+    """A model that refuses unknown keys and cannot be changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def one_line(error: Exception, value: Any = None) -> str:
+    """The first complaint of an error as one line: key, value, what is allowed."""
+    if not isinstance(error, ValidationError):
+        return " ".join(str(error).split())
+    first = error.errors()[0]
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error":
+        return " ".join(message.split())
+    names = {"number", "sinusoid", "trace", "steps", "exponential", "tagged-union"}
+    key = ".".join(str(part) for part in first["loc"] if str(part) not in names)
+    if first["type"] == "extra_forbidden":
+        return f"{key} = {first['input']!r}: is not a known key"
+    if first["type"] == "missing":
+        return f"{key}: is missing"
+    return f"{key} = {first['input']!r}: {message[0].lower() + message[1:]}"
