@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 from elastiqueue.config import ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.models.registry import module_name
 from elastiqueue.seeding import canonical_json, digest
-from elastiqueue.sources import source_digest
+from elastiqueue.sources import PACKAGE, source_digest
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 ENGINE_MODULES = {
@@ -73,6 +73,12 @@ class RunConfig(Strict):
     figures: dict[Name, FigureSpec] = Field(description="What is drawn.")
 
 
+def drawings() -> list[str]:
+    """Names that a figure may give in `draw`: the modules of elastiqueue.figures (none is imported here)."""
+    found = {path.stem for path in (PACKAGE / "figures").glob("*.py")}
+    return sorted(found - {"__init__", "style"})
+
+
 @dataclass(frozen=True)
 class Point:
     """One scenario of an experiment, and the label of its case."""
@@ -98,7 +104,10 @@ def load(values: Mapping[str, Any]) -> RunConfig:
                     raise ConfigError("precision: is for `elastiqueue simulate`; an experiment sets replications")
         except ConfigError as error:
             raise ConfigError(f"experiments.{name}: {error}") from None
+    drawn = drawings()
     for name, figure in config.figures.items():
+        if figure.draw not in drawn:
+            raise ConfigError(f"figures.{name}.draw = {figure.draw}: must be one of {', '.join(drawn)}")
         for wanted in figure.experiments:
             if wanted not in config.experiments:
                 known = ", ".join(config.experiments)

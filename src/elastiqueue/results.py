@@ -59,7 +59,7 @@ def write_arrays(path: str | Path, meta: Mapping[str, Any], arrays: Mapping[str,
 def read_arrays(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Read what `write_arrays` wrote; raises ValueError with one line where the file is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         return json.loads(arrays.pop("meta").tobytes()), arrays
     except (OSError, ValueError, KeyError, EOFError) as error:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from elastiqueue.config import ConfigError
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a step; returns the exit status."""
@@ -61,7 +63,11 @@ def _summary(options: argparse.Namespace) -> None:
         summarise_chunk(spec, blocks, options.metrics or None)
         for spec, blocks in zip(options.spec, files.values(), strict=True)
     ]
-    write_table(pd.concat(tables, ignore_index=True), options.output)
+    table = pd.concat(tables, ignore_index=True)
+    for name in options.metrics:
+        if name not in set(table["metric"]):
+            raise ConfigError(f"metrics = {name}: must be a metric of a model of the experiment")
+    write_table(table, options.output)
 
 
 def _compute(options: argparse.Namespace) -> None:

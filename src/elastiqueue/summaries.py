@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from elastiqueue.config import ConfigError
 from elastiqueue.engines.simulation import estimates, grid_of
 from elastiqueue.experiments import Point, specified_points
 from elastiqueue.models.registry import model_of
@@ -54,24 +53,12 @@ def summarise_chunk(specification: str, files: Sequence[str | Path], metrics: Se
         head = {"label": point.label, **point.scenario.describe()}
         totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
         found = estimates(point.scenario, totals)
-        for metric in found if metrics is None else metrics:
-            if metric in found:
-                rows.append({**head, **value_row(metric, found[metric])})
-            elif metrics is not None and metric not in known_metrics(point):
-                raise ConfigError(f"metrics = {metric}: must be one of {', '.join(found)}")
+        kept = found if metrics is None else [name for name in metrics if name in found]
+        rows.extend({**head, **value_row(name, found[name])} for name in kept)
         if f"paths_{i}" in loaded[0][1]:
             paths = np.concatenate([arrays[f"paths_{i}"] for _, arrays in loaded])
             rows.extend({**head, **row} for row in _path_rows(point, paths))
     return pd.DataFrame(rows)
-
-
-def known_metrics(point: Point) -> set[str]:
-    """Metrics that some model of the package has; one that a case's model lacks is left out of its rows."""
-    import elastiqueue.models.central_queue as central
-    import elastiqueue.models.tabs as tabs
-
-    scenario = point.scenario
-    return {*tabs.metrics(scenario), *central.metrics(scenario)}
 
 
 def write_table(table: pd.DataFrame, output: str | Path) -> None:

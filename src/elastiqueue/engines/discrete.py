@@ -1,7 +1,7 @@
 """Finite laws on the non-negative integers: moments, and draws inside compiled kernels.
 
-A law is a list of values with probabilities. A draw inverts the distribution function: a uniform number u on the grid of
-2^-53 gives the first value whose cumulative probability exceeds u, found from a guide table of 256 starting points
+A law is a list of values with probabilities. A draw inverts the distribution function: a uniform number u on the grid
+of 2^-53 gives the first value whose cumulative probability exceeds u, found from a guide table of 256 starting points
 (Chen and Asau, AIIE Transactions 6(2), 1974). A law with one value draws nothing.
 
 Infinite laws are cut where the remaining tail is below 2^-60: less than the grid of the uniform number can resolve.
@@ -40,7 +40,7 @@ class FiniteLaw:
     def __post_init__(self) -> None:
         if len(self.values) != len(self.probabilities) or not self.values:
             raise ValueError(
-                f"probabilities = {list(self.probabilities)}: must be one per value, of which there are {len(self.values)}"
+                f"probabilities = {list(self.probabilities)}: must be one for each of {len(self.values)} values"
             )
         if any(isinstance(v, bool) or int(v) != v or v < 0 for v in self.values):
             raise ValueError(f"values = {list(self.values)}: must be integers >= 0")
@@ -171,9 +171,10 @@ def draw(cdf, values, guide, start, k, words):
     i = start[k]
     if start[k + 1] - i > 1:
         u = uniform(words)
-        i = guide[k * GUIDE + np.int64(u * GUIDE)]
-        while cdf[i] <= u:
-            i += 1
+        if u >= cdf[i]:  # mostly the first value: no need for the guide then
+            i = guide[k * GUIDE + np.int64(u * GUIDE)]
+            while cdf[i] <= u:
+                i += 1
     return values[i]
 
 

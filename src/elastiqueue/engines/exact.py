@@ -10,17 +10,26 @@ transitions out of x of rate times increment). "time" always has rate 1, so that
 of totals, is read from these rates exactly as from a simulation.
 
 Method. States outside the closed class (transient ones) have probability 0 and are set aside; more than one closed
-class has no unique stationary law and is refused. A few hundred Gauss-Seidel sweeps show where the mass is; the
-likeliest state r is the reference: pi(r) = 1, its equation is dropped, and the rest, -Q' restricted to the other
-states, is a nonsingular M-matrix that is factored without pivoting (its diagonal dominates every column). Up to 5000
-states the factor is complete; beyond that the fill-in of such many-dimensional chains is prohibitive, and an incomplete
-factor preconditions GMRES. A step of refinement follows in either case. The answer is accepted only if its residual,
-relative to the probability flow,
+class has no unique stationary law and is refused. The rest is solved in one of two ways.
+
+(1) Elimination of Grassmann, Taksar and Heyman (Operations Research 33(5), 1985) on the band that the reverse
+    Cuthill-McKee order leaves: the chain watched only while in states 0 .. k - 1 has the rates
+
+        q_ij + q_ik q_kj / sum_{l < k} q_kl,
+
+    for k from the last state down to 1. Nothing is subtracted, hence each probability, however small, has a relative
+    error of about (number of states) x 1e-16, whatever the rates. Work: (number of states) x (bandwidth)^2.
+(2) Where that is too much (large chains of many dimensions), Gauss-Seidel sweeps show where the mass is; the likeliest
+    state r is the reference: pi(r) = 1, its equation is dropped, and the others, an M-matrix dominated by its diagonal
+    column by column, are solved by GMRES with an incomplete factor. Errors are then relative to the largest
+    probability, and grow with the number of jumps that the chain needs to reach equilibrium.
+
+The answer is accepted only if its residual, relative to the probability flow,
 
     |pi Q|_1 / sum_x pi(x) |q_xx|,
 
-is at most 1e-11. Rates that differ by many orders of magnitude are no problem for this elimination, while they are the
-worst case of every plain iteration.
+is at most 1e-11. Rates that differ by many orders of magnitude are no problem for these, while they are the worst case
+of every plain iteration.
 """
 
 from __future__ import annotations
@@ -28,20 +37,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
 import scipy.sparse.linalg as sparse_linalg
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from elastiqueue.models.base import Chain, State
 
 DEFAULT_MAX_STATES = 200_000
 RESIDUAL_LIMIT = 1e-11
-_COMPLETE_FACTOR_STATES = 5_000
+_ELIMINATION_WORK = 4e9  # multiplications: a few seconds
+_ELIMINATION_ENTRIES = 3e7  # of the band: 240 MB
 
 __all__ = [
     "DEFAULT_MAX_STATES",
@@ -199,43 +208,95 @@ def _irreducible_law(generator: sparse.csr_matrix) -> NDArray[np.float64]:
     if size == 1:
         return np.ones(1)
     exits = -generator.diagonal()
-    inflows = sparse.csc_matrix(generator + sparse.diags(exits))
-    law = np.full(size, 1.0 / size)
-    _gauss_seidel_kernel(inflows.indptr, inflows.indices, inflows.data, exits, law, 200)
-
-    reference = int(np.argmax(law))
-    others = np.delete(np.arange(size), reference)
-    matrix = sparse.csc_matrix(-generator[others][:, others].T)
-    source = np.asarray(generator[reference].todense()).ravel()[others]
-    # No pivoting: -Q' is an M-matrix dominated by its diagonal column by column, for which elimination is stable.
-    no_pivoting: dict[str, Any] = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
-    if size <= _COMPLETE_FACTOR_STATES:
-        factor = sparse_linalg.splu(matrix, permc_spec="MMD_AT_PLUS_A", **no_pivoting)
-        weights = factor.solve(source)
-        weights += factor.solve(source - matrix @ weights)
+    flows = sparse.csc_matrix(generator + sparse.diags(exits))
+    place = np.empty(size, int)
+    place[reverse_cuthill_mckee(sparse.csr_matrix(flows + flows.T), symmetric_mode=True)] = np.arange(size)
+    width = _bandwidth(flows, place)
+    if size * width**2 <= _ELIMINATION_WORK and size * (2 * width + 1) <= _ELIMINATION_ENTRIES:
+        law = _eliminate(flows, place, width)
     else:
-        # The breadth-first order suits the incomplete factor: a fill-reducing one took 10 to 100 times longer here.
-        factor = sparse_linalg.spilu(matrix, drop_tol=0.03, fill_factor=10.0, permc_spec="NATURAL", **no_pivoting)
-        preconditioner = sparse_linalg.LinearOperator(matrix.shape, factor.solve)
-        weights = law[others] / law[reference]
-        for _ in range(8):
-            correction, _ = sparse_linalg.gmres(
-                matrix, source - matrix @ weights, M=preconditioner, rtol=1e-10, restart=60, maxiter=8
-            )
-            weights = weights + correction
-            if relative_residual(_normalised(weights, reference), generator) < 1e-15:
-                break
-    law = _normalised(weights, reference)
+        law = _iterate(generator, flows, exits)
+    law = law / math.fsum(law)
     residual = relative_residual(law, generator)
     if not residual <= RESIDUAL_LIMIT:
         raise ArithmeticError(f"residual = {residual:.1e} of the stationary law: must be <= {RESIDUAL_LIMIT:g}")
     return law
 
 
-def _normalised(weights: NDArray[np.float64], reference: int) -> NDArray[np.float64]:
-    """Insert weight 1 at the reference, remove negative rounding errors, scale to sum 1."""
-    law = np.maximum(np.insert(weights, reference, 1.0), 0.0)
-    return law / math.fsum(law)
+def _bandwidth(flows: sparse.csc_matrix, place: NDArray[np.intp]) -> int:
+    """Largest distance of a transition in the given order."""
+    entries = flows.tocoo()
+    return int(np.max(np.abs(place[entries.row] - place[entries.col])))
+
+
+def _eliminate(flows: sparse.csc_matrix, place: NDArray[np.intp], width: int) -> NDArray[np.float64]:
+    """Stationary weights by elimination without subtraction, states in the order `place`."""
+    entries = flows.tocoo()
+    band = np.zeros((flows.shape[0], 2 * width + 1))
+    band[place[entries.row], place[entries.col] - place[entries.row] + width] = entries.data
+    law = np.empty(flows.shape[0])
+    _elimination_kernel(band, width, law)
+    return law[place]
+
+
+@njit(cache=True)
+def _elimination_kernel(band, width, law):
+    """band[i, j - i + width] = rate from i to j; is overwritten. law: stationary weights, the largest near 1."""
+    size = law.shape[0]
+    for k in range(size - 1, 0, -1):
+        first = max(0, k - width)
+        down = 0.0
+        for j in range(first, k):
+            down += band[k, j - k + width]
+        for i in range(first, k):
+            share = band[i, k - i + width]
+            if share > 0.0:
+                share /= down
+                band[i, k - i + width] = share
+                shift_i, shift_k = width - i, width - k
+                for j in range(first, k):
+                    band[i, j + shift_i] += share * band[k, j + shift_k]
+    law[0] = 1.0
+    for k in range(1, size):
+        weight = 0.0
+        for i in range(max(0, k - width), k):
+            weight += law[i] * band[i, k - i + width]
+        law[k] = weight
+        if weight > 1e100:  # keep far from overflow; what falls below the smallest number is 0 beside this
+            for i in range(k + 1):
+                law[i] /= weight
+
+
+def _iterate(generator: sparse.csr_matrix, flows: sparse.csc_matrix, exits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Stationary weights by GMRES with an incomplete factor, refined until the residual is that of rounding."""
+    size = generator.shape[0]
+    law = np.full(size, 1.0 / size)
+    _gauss_seidel_kernel(flows.indptr, flows.indices, flows.data, exits, law, 200)
+    reference = int(np.argmax(law))
+    others = np.delete(np.arange(size), reference)
+    matrix = sparse.csc_matrix(-generator[others][:, others].T)
+    source = np.asarray(generator[reference].todense()).ravel()[others]
+    # No pivoting: elimination is stable where the diagonal dominates. The breadth-first order suits the incomplete
+    # factor: orders that reduce the fill-in of a complete one took 10 to 100 times longer here.
+    factor = sparse_linalg.spilu(
+        matrix,
+        drop_tol=0.03,
+        fill_factor=10.0,
+        permc_spec="NATURAL",
+        diag_pivot_thresh=0.0,
+        options={"SymmetricMode": True},
+    )
+    preconditioner = sparse_linalg.LinearOperator(matrix.shape, factor.solve)
+    weights = law[others] / law[reference]
+    for _ in range(8):
+        correction, _ = sparse_linalg.gmres(
+            matrix, source - matrix @ weights, M=preconditioner, rtol=1e-10, restart=60, maxiter=8
+        )
+        weights = weights + correction
+        law = np.maximum(np.insert(weights, reference, 1.0), 0.0)
+        if relative_residual(law, generator) < 1e-15:
+            break
+    return law
 
 
 def stationary_rates(chain: Chain, max_states: int = DEFAULT_MAX_STATES) -> dict[str, float]:

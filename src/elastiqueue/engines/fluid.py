@@ -1,9 +1,9 @@
 """Fluid limit of TABS, for exponential and phase-type service, integrated from event to event.
 
-State, as fractions of the servers: q_ij = busy with at least i tasks, the one in service in phase j (i = 1..B, j = 1..K);
-d0 idle-off, d1 in setup, u idle-on; sum_j q_1j + d0 + d1 + u = 1. Exponential service is K = 1. With phase rates gamma_j,
-routing r_kj, exit r_k0, initial law r_j (`elastiqueue.models.phase_type`), standby rate mu, setup rate nu, arrival rate
-lambda(t) per server and q_1 = sum_j q_1j:
+State, as fractions of the servers: q_ij = busy with at least i tasks, the one in service in phase j (i = 1..B,
+j = 1..K); d0 idle-off, d1 in setup, u idle-on; sum_j q_1j + d0 + d1 + u = 1. Exponential service is K = 1. With phase
+rates gamma_j, routing r_kj, exit r_k0, initial law r_j (`elastiqueue.models.phase_type`), standby rate mu, setup rate
+nu, arrival rate lambda(t) per server and q_1 = sum_j q_1j:
 
     S    = nu d1 + sum_k (q_1k - q_2k) gamma_k r_k0                    rate at which servers become idle-on
     a    = lambda if u > 0, else min(lambda, S)                        flow of tasks to idle-on servers
@@ -12,9 +12,9 @@ lambda(t) per server and q_1 = sum_j q_1j:
     q_ij' = (lambda - a) (q_{i-1,j} - q_ij) / q_1         - gamma_j q_ij + sum_k q_ik gamma_k r_kj + c_{i+1} r_j
     d0'  = mu u - xi'        d1' = xi' - nu d1        u' = S - a - mu u
 
-where c_i = sum_k q_ik gamma_k r_k0 is the rate at which servers with at least i tasks complete one (c_{B+1} = 0): a server
-that completes one of m tasks stays among those with at least i tasks for all i < m, and draws a new phase. Sources:
-Mukherjee, Dhara, Borst, van Leeuwaarden (2017), Theorem 3.1 and section 4.
+where c_i = sum_k q_ik gamma_k r_k0 is the rate at which servers with at least i tasks complete one (c_{B+1} = 0): a
+server that completes one of m tasks stays among those with at least i tasks for all i < m, and draws a new phase.
+Sources: Mukherjee, Dhara, Borst, van Leeuwaarden (2017), Theorem 3.1 and section 4.
 
 The drift jumps at u = 0, hence three smooth systems ("modes"):
 
@@ -24,10 +24,11 @@ The drift jumps at u = 0, hence three smooth systems ("modes"):
 
 d0 = 0 needs no sliding of its own: setups take from d0 only while u = 0, and then nothing flows into it. Each mode is
 smooth and is integrated up to its event, by compiled explicit steps of order 8 or, where the system is stiff, by
-`scipy.integrate.solve_ivp` with a stiff-safe method; breakpoints of the arrival rate are integrated to, never across. On
-leaving a mode the next one follows from the drift S - lambda of u, and an event fires only 1e-12 beyond its threshold, so
-that rounding cannot make the modes alternate at one instant. Within a step u (or S - lambda) could pass its threshold and
-return unseen; so its turning points are looked for as well, and one beyond the threshold brackets the event.
+`scipy.integrate.solve_ivp` with a stiff-safe method; breakpoints of the arrival rate are integrated to, never across.
+On leaving a mode the next one follows from the drift S - lambda of u, and an event fires only 1e-12 beyond its
+threshold, so that rounding cannot make the modes alternate at one instant. Within a step u (or S - lambda) could pass
+its threshold and return unseen; so its turning points are looked for as well, and one beyond the threshold brackets
+the event.
 
 At q_1 = u = 0 (nobody can take a task) p_i = (1 - p_0) (q_i - q_{i+1}) / q_1 is 0/0: such a start is refused.
 """
@@ -37,6 +38,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +55,7 @@ FREE, SLIDING, DRAINED = 0, 1, 2
 MODES = ("free", "sliding", "drained")
 METHODS = ("auto", "LSODA", "BDF", "Radau", "DOP853", "RK45", "RK23")
 
-# Columns of a state vector: d0, d1, u; integrals from time 0; then, level by level, q_i1 .. q_iK and the integral of q_i.
+# Columns of a state vector: d0, d1, u; integrals from time 0; then, by level, q_i1 .. q_iK and the integral of q_i.
 _D0, _D1, _U, _INT_D0, _INT_D1, _INT_U, _ARRIVED, _LOST, _DELAYED, _WAIT, _SETUPS, _HEAD = range(12)
 _TOTALS = {
     "idle_off": _INT_D0,
@@ -73,13 +75,13 @@ _MOST_EVENTS = 10_000
 _MOST_STEPS = 5_000  # explicit steps within one mode; beyond, the system is stiff
 
 _ENDED, _LEFT, _DRY, _REST, _STIFF = range(5)  # why an integration stopped
-_BY_MARGIN, _BY_SLOPE, _BY_D0 = range(3)  # what a root is sought of
+_BY_SLOPE, _BY_MARGIN, _BY_D0 = range(3)  # what a root is sought of
 
 # The explicit method: Dormand and Prince 8(5,3), with the coefficients that scipy carries.
 _TABLEAU = tuple(np.ascontiguousarray(part) for part in (DOP853.A, DOP853.B, DOP853.C, DOP853.E3, DOP853.E5))
 
 
-# ---- kernels -----------------------------------------------------------------------------------------------------------
+# ---- kernels ---------------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True)
@@ -103,7 +105,7 @@ def _idle_rate(x, nu, finish, buffer):
 def _flow(x, lam, direct, setup, mu, nu, rates, source, target, pace, finish, initial, residual, buffer, top, out):
     """Drift of x when `direct` of the arrival flow `lam` goes to idle-on servers and `setup` setups start.
 
-    Levels above `top` are empty and left out. Services move from phase source[m] to target[m] at rate pace[m] = gamma r.
+    Levels above `top` are empty and left out. Services move from phase source[m] to target[m] at rate pace[m].
     """
     phases = rates.size
     stride = phases + 1
@@ -170,6 +172,8 @@ def _mode_flow(t, x, mode, rate, mu, nu, rates, source, target, pace, finish, in
         if mode == SLIDING:
             setup = lam - direct
     _flow(x, lam, direct, setup, mu, nu, rates, source, target, pace, finish, initial, residual, buffer, top, out)
+    if mode != FREE:
+        out[_U] = 0.0  # exactly: S - a up to rounding
 
 
 @njit(cache=True)
@@ -196,7 +200,9 @@ def _plain_kernel(x, start, steps, h, rate, mu, nu, rates, source, target, pace,
         lam = _rate_at(start + step * h, rate)
         direct = min(lam, x[_U] / h + _idle_rate(x, nu, finish, buffer) - mu * x[_U])
         setup = min(lam - direct, x[_D0] / h + mu * x[_U])
-        _flow(x, lam, direct, setup, mu, nu, rates, source, target, pace, finish, initial, residual, buffer, buffer, out)
+        _flow(
+            x, lam, direct, setup, mu, nu, rates, source, target, pace, finish, initial, residual, buffer, buffer, out
+        )
         for i in range(x.size):
             x[i] += h * out[i]
 
@@ -216,7 +222,9 @@ def _stages(t, x, h, mode, rate, mu, nu, law, buffer, top, tableau, k, y):
                 for i in range(used):
                     y[i] += weight * k[r, i]
         when = t + h * (c[s] if s < b.size else 1.0)
-        _mode_flow(when, y, mode, rate, mu, nu, rates, source, target, pace, finish, initial, residual, buffer, top, k[s])
+        _mode_flow(
+            when, y, mode, rate, mu, nu, rates, source, target, pace, finish, initial, residual, buffer, top, k[s]
+        )
 
 
 @njit(cache=True)
@@ -272,11 +280,13 @@ def _explicit_kernel(t, x, end, times, rows, mode, rate, mu, nu, law, buffer, ta
     Steps end at every reported time. Returns (why it stopped, time, rows filled).
     """
     rates, source, target, pace, finish, initial, residual = law
-    a, b, c, e3, e5 = tableau
+    _, b, _, e3, e5 = tableau
     order = b.size
     stride = rates.size + 1
     k = np.zeros((order + 1, x.size))
+    trials = np.zeros((order + 1, x.size))
     y = np.zeros(x.size)
+    z = np.zeros(x.size)
     filled = 0
     fastest = max(mu, nu)
     for j in range(rates.size):
@@ -339,25 +349,30 @@ def _explicit_kernel(t, x, end, times, rows, mode, rate, mu, nu, law, buffer, ta
 
         # events: beyond the margin at the end of the step, or at a turning point within it; or d0 used up before that
         stop = -1.0
+        why = _ENDED
         if _margin(t + step, y, mode, rate, nu, finish, buffer) < -_SLACK:
             stop = step
-        elif falling and _slope(t + step, k[order], mode, rate, nu, finish, buffer) > 0.0:
-            turn = _find(t, x, step, _BY_SLOPE, mode, rate, mu, nu, law, buffer, top, tableau, k, y)
-            if _margin(t + turn, y, mode, rate, nu, finish, buffer) < -_SLACK:
-                stop = turn
+        turns = stop < 0.0 and falling and _slope(t + step, k[order], mode, rate, nu, finish, buffer) > 0.0
+        for what in range(3):  # _BY_SLOPE, _BY_MARGIN, _BY_D0; one call of _find compiles faster than three
+            if what == _BY_SLOPE and not turns:
+                continue
+            if what == _BY_MARGIN and stop < 0.0:
+                continue
+            if what == _BY_D0 and (mode != SLIDING or (y[_D0] if why == _ENDED else z[_D0]) >= 0.0):
+                continue
+            high = step if stop < 0.0 else stop
+            for i in range(used):
+                trials[0, i] = k[0, i]
+            found = _find(t, x, high, what, mode, rate, mu, nu, law, buffer, top, tableau, trials, z)
+            if what == _BY_SLOPE:
+                if _margin(t + found, z, mode, rate, nu, finish, buffer) < -_SLACK:
+                    stop = found
             else:
-                _stages(t, x, step, mode, rate, mu, nu, law, buffer, top, tableau, k, y)
-        why = _ENDED
-        if stop >= 0.0:
-            why = _LEFT
-            stop = _find(t, x, stop, _BY_MARGIN, mode, rate, mu, nu, law, buffer, top, tableau, k, y)
-        if mode == SLIDING and y[_D0] < 0.0:
-            why = _DRY
-            most = stop if stop >= 0.0 else step
-            stop = _find(t, x, most, _BY_D0, mode, rate, mu, nu, law, buffer, top, tableau, k, y)
+                why = _LEFT if what == _BY_MARGIN else _DRY
+                stop = found
         if why != _ENDED:
             for i in range(used):
-                x[i] = y[i]
+                x[i] = z[i]
             return why, t + stop, filled
         for i in range(used):
             x[i] = y[i]
@@ -372,17 +387,17 @@ def _explicit_kernel(t, x, end, times, rows, mode, rate, mu, nu, law, buffer, ta
     return _STIFF, t, filled
 
 
-# ---- states ------------------------------------------------------------------------------------------------------------
+# ---- states ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FluidState:
     """A point of the state space, fractions of the servers.
 
     Parameters
     ----------
-    q : shape (levels, K), or (levels,) for K = 1: q[i - 1, j] servers with at least i tasks, in phase j; levels above the
-        last row are empty
+    q : shape (levels, K), or (levels,) for K = 1: q[i - 1, j] servers with at least i tasks, in phase j; levels above
+        the last row are empty
     d0, d1 : idle-off and setup; the rest is idle-on
 
     Raises
@@ -451,7 +466,7 @@ class Drift(NamedTuple):
     mode: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FluidPath:
     """A solution at given times.
 
@@ -479,13 +494,15 @@ class FluidPath:
         """q_i = sum_j q_ij, shape (n, B)."""
         return self.phases.sum(axis=2)
 
-    def metrics(self, full: float = 200.0, idle: float = 140.0, off: float = 0.0, since: int | None = None) -> dict[str, Any]:
+    def metrics(
+        self, full: float = 200.0, idle: float = 140.0, off: float = 0.0, since: int | None = None
+    ) -> dict[str, Any]:
         """Time averages from time 0, or from times[since], to times[-1].
 
-        ``full``, ``idle``, ``off``: power per server in W (setup draws ``full``). Keys: mean_wait (expected wait found on
-        joining, per accepted task), mean_wait_integral (integral of waiting tasks sum_{i>=2} q_i over accepted tasks; the
-        two agree in equilibrium), wait_probability, loss_probability, power, wasted_power, busy, idle_on, idle_off, setup,
-        queue_tail (list). Ratios are nan when no task is accepted.
+        ``full``, ``idle``, ``off``: power per server in W (setup draws ``full``). Keys: mean_wait (expected wait found
+        on joining, per accepted task), mean_wait_integral (integral of waiting tasks sum_{i>=2} q_i over accepted
+        tasks; the two agree in equilibrium), wait_probability, loss_probability, power, wasted_power, busy, idle_on,
+        idle_off, setup, queue_tail (list). Ratios are nan when no task is accepted.
         """
         kept = 0.0 if since is None else 1.0  # what to take off: the integrals up to times[since]
         first = 0 if since is None else since
@@ -671,6 +688,9 @@ def trajectory(
     out = _times(times)
     if method not in METHODS:
         raise ValueError(f"method = {method}: must be one of {', '.join(METHODS)}")
+    for key, value in (("rtol", rtol), ("atol", atol)):
+        if not value > 0:
+            raise ValueError(f"{key} = {value}: must be > 0")
     if buffer is None:
         levels = max(50, 2 * len(start.q))
         while True:
@@ -690,24 +710,18 @@ def trajectory(
     switches: list[tuple[float, str]] = []
     for begin, end, rate in _pieces(_arrivals(arrival), float(out[-1])):
         t = begin
+        events = 0
+        resting = atol if rate[1] == 0.0 else 0.0  # a drift below this is rest; never while the rate varies
         while t < end:
+            events += 1
+            if events > _MOST_EVENTS:
+                raise RuntimeError(f"fluid path: more than {_MOST_EVENTS} changes of mode between {begin:g} and {t:g}")
             mode = system.mode(t, x, rate)
             if not switches or switches[-1][1] != MODES[mode]:
                 switches.append((t, MODES[mode]))
-                if len(switches) > _MOST_EVENTS:
-                    raise RuntimeError(f"fluid path: more than {_MOST_EVENTS} changes of mode before time {t:g}")
-            resting = atol if rate[1] == 0.0 else 0.0
-            flow = system.flow(t, x, mode, rate)
-            if system.speed(flow) <= resting:  # nothing changes until the piece ends, but the integrals
-                flow[:_INT_D0] = 0.0
-                system.levels(flow)[:, :-1] = 0.0
-                last = int(np.searchsorted(out, end, side="right"))
-                rows[filled:last] = x + np.outer(out[filled:last] - t, flow)
-                filled = last
-                x = x + (end - t) * flow
-                break
-            why = _STIFF
-            if method == "auto" and system.fastest * (end - t) <= 5 * _MOST_STEPS:  # steps are stable up to about 6 / rate
+            why = _REST if system.speed(system.flow(t, x, mode, rate)) <= resting else _STIFF
+            if why == _STIFF and method == "auto" and system.fastest * (end - t) <= 5 * _MOST_STEPS:
+                # not stiff: explicit steps are stable up to about 6 / rate
                 longest = math.pi / (4 * rate[2]) if rate[1] else math.inf  # an eighth of a period
                 why, t, count = _explicit_kernel(
                     t, x, end, out[filled:], rows[filled:], mode, rate, system.mu, system.nu, system.law, system.buffer,
@@ -719,7 +733,16 @@ def trajectory(
                     system, t, x, end, out[filled:], rows[filled:], mode, rate, rtol, atol, method
                 )
                 filled += count
-            if why == _DRY:
+            if why == _REST:  # only the integrals change until the piece ends
+                flow = system.flow(t, x, mode, rate)
+                flow[:_INT_D0] = 0.0
+                system.levels(flow)[:, :-1] = 0.0
+                last = int(np.searchsorted(out, end, side="right"))
+                rows[filled:last] = x + np.outer(out[filled:last] - t, flow)
+                filled = last
+                x = x + (end - t) * flow
+                t = end
+            elif why == _DRY:
                 x[_U] += x[_D0]  # rounding of the root search
                 x[_D0] = 0.0
                 system.settle(x)
@@ -767,7 +790,7 @@ def _run_scipy(
     while True:
         wanted = times[: np.searchsorted(times, limit, side="right")]
         ask = wanted if wanted.size and wanted[-1] == limit else np.append(wanted, limit)
-        result = solve_ivp(
+        result: Any = solve_ivp(  # type: ignore[call-overload]
             flow, (t, limit), x, method=name, t_eval=ask, events=events, rtol=rtol, atol=atol, max_step=longest
         )
         if result.status < 0:
@@ -799,12 +822,17 @@ def plain_step(
     times: ArrayLike,
     step: float,
 ) -> FluidPath:
-    """The same path by Euler steps of at most ``step``, the check of `trajectory`; error proportional to ``step``, stable for
-    steps below q_1 / lambda while tasks queue.
+    """The same path by Euler steps of at most ``step``, the check of `trajectory`.
 
-    Tasks go to idle-on servers at rate min(lambda, u / h + S - mu u): those that are present or become idle-on within the
-    step, less those that turn off. That drains u exactly and needs no events. Steps end at every reported time and at every
-    breakpoint of the arrival rate. Arguments otherwise as in `trajectory`.
+    The error is proportional to ``step``; steps must stay below q_1 / lambda while tasks queue. Tasks go to idle-on
+    servers at rate min(lambda, u / h + S - mu u): those that are present or become idle-on within the step, less those
+    that turn off. That drains u exactly and needs no events. Steps end at every reported time and at every breakpoint
+    of the arrival rate. Arguments otherwise as in `trajectory`.
+
+    Raises
+    ------
+    RuntimeError
+        if the step is too long to be stable.
     """
     if not (math.isfinite(step) and step > 0):
         raise ValueError(f"step = {step}: must be > 0")
@@ -831,7 +859,7 @@ def plain_step(
     return system.path(out, rows)
 
 
-# ---- drift, fixed point, global stability ------------------------------------------------------------------------------
+# ---- drift, fixed point, global stability ----------------------------------------------------------------------------
 
 
 def drift(
@@ -858,10 +886,11 @@ def _rate(value: float) -> float:
 
 
 def fixed_point(arrival_rate: float, standby_rate: float, setup_rate: float, service: PhaseType) -> FluidState:
-    """The equilibrium of the fluid limit, q_1j = lambda eta_j / (gamma_j eta_0), no queues, no setups, no idle-on servers.
+    """The equilibrium of the fluid limit: q_1j = lambda eta_j / (gamma_j eta_0), no queues, setups or idle-on servers.
 
-    The rest is off, d0 = 1 - lambda (eq. 1 of the paper). With ``standby_rate`` = 0 nothing ever turns off: the equilibrium
-    in which every server is on is returned, u = 1 - lambda (JIQ). The result is checked to be a root of the drift.
+    The rest is off, d0 = 1 - lambda (eq. 1 of the paper). With ``standby_rate`` = 0 nothing ever turns off: the
+    equilibrium in which every server is on is returned, u = 1 - lambda (JIQ). The result is checked to be a root of
+    the drift.
 
     Raises
     ------
@@ -884,7 +913,7 @@ def fixed_point(arrival_rate: float, standby_rate: float, setup_rate: float, ser
 
 def distance(path: FluidPath, point: FluidState) -> Floats:
     """Largest difference in any q_ij, d0, d1, u between the path and a point, at each time; shape (n,)."""
-    q = np.zeros(path.phases.shape[1:])
+    q = np.zeros_like(path.phases[0])
     kept = min(point.q.shape[0], q.shape[0])
     q[:kept] = point.q[:kept]
     gap = np.abs(path.phases - q).reshape(len(path.times), -1).max(axis=1)
@@ -937,16 +966,16 @@ def _radical_inverse(index: int, base: int) -> float:
 def _spacings(points: Sequence[float]) -> list[float]:
     """Gaps of sorted points of [0, 1]: uniform points give a uniform point of the simplex."""
     cuts = [0.0, *sorted(points), 1.0]
-    return [b - a for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [b - a for a, b in pairwise(cuts)]
 
 
 def stability_starts(n: int, buffer: int, service: PhaseType, seed: int = 0) -> list[FluidState]:
     """n starts spread over the state space: its corners and edges first, then a Halton sequence; no singular one.
 
-    Corners: all idle-on; all busy with 1 task, with B tasks; then halves of these with the other half off or in setup, and
-    halves of two of them. Halton points: (busy, d0, d1, u) uniform on its simplex, the longest queue uniform on 1..B, the
-    queue lengths below it geometric from short to long, the phases uniform on theirs. Another ``seed`` takes the next block
-    of the sequence. At most 21 phases.
+    Corners: all idle-on; all busy with 1 task, with B tasks; then halves of these with the other half off or in setup,
+    and halves of two of them. Halton points: (busy, d0, d1, u) uniform on its simplex, the longest queue uniform on
+    1..B, the queue lengths below it geometric from short to long, the phases uniform on theirs. Another ``seed`` takes
+    the next block of the sequence. At most 21 phases.
     """
     if service.phases > len(_PRIMES) - 4:
         raise ValueError(f"service: {service.phases} phases, must be <= {len(_PRIMES) - 4} for these starts")

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from pathlib import Path
-
-
-def names() -> list[str]:
-    """Names that a configuration may give in `draw`."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name != "style")
 
 
 def draw(name: str, data: str | Path | None, pdf: str | Path, png: str | Path) -> None:

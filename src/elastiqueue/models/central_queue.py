@@ -218,8 +218,10 @@ def _advance_blocks(n, rate, mu, nu, rule, start, end, state, words, counts, int
     while True:
         busy, idle = min(on, tasks), max(on - tasks, 0)
         total = arrival + busy + mu * idle + nu * setup
-        if total <= 0.0:
+        if total <= 0.0:  # nothing can happen any more
+            integrals[IDLE_ON] += (end - t) * idle
             integrals[IDLE_OFF] += (end - t) * (n - on - setup)
+            integrals[SETUP] += (end - t) * setup
             break
         m = min(max(int(3.0 * math.sqrt(total)), 16), 4096)
         bound = total + m * delta

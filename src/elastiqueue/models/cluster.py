@@ -1,8 +1,9 @@
 """A cluster of servers under routing and MaxWeight scheduling, slot by slot: definition, compiled simulator, totals.
 
-Servers m = 1..M, job types j = 1..J (Maguluri, Srikant, Ying 2012, Sections II and III). A job of type j has a size in slots,
-waits at one server in first-in-first-out order within its type, may be preempted, and gets at most one unit of service per slot.
-Y_{j,m} is the list of remaining sizes of the type-j jobs at server m, the Markov state; q_{j,m} is its sum.
+Servers m = 1..M, job types j = 1..J (Maguluri, Srikant, Ying 2012, Sections II and III). A job of type j has a size
+in slots, waits at one server in first-in-first-out order within its type, may be preempted, and gets at most one unit
+of service per slot. Y_{j,m} is the list of remaining sizes of the type-j jobs at server m, the Markov state; q_{j,m}
+is its sum.
 
     slot t   schedule  server m: a maximal configuration s that maximises sum_j s_j q_{j,m}(t), ties uniform
              arrivals  all type-j jobs of the slot, of total size a_j, go to one server chosen on q_{j,.}(t)
@@ -10,26 +11,29 @@ Y_{j,m} is the list of remaining sizes of the type-j jobs at server m, the Marko
 
     q(t+1) = q(t) + a(t) - s(t) + u(t),    u_{j,m} = max(s_j - number of type-j jobs at m, 0), the unused service
 
-Routing: `jsq`, the least q_{j,m}, ties uniform; `power_of_d`, the least of d servers drawn without replacement (`power_of_two`:
-d = 2), `power_of_two_with_replacement`, both with uniform ties; `random`.
+Routing: `jsq`, the least q_{j,m}, ties uniform; `power_of_d`, the least of d servers drawn without replacement
+(`power_of_two`: d = 2), `power_of_two_with_replacement`, both with uniform ties; `random`.
 
-Scheduling `best_fit` is the contrast, the non-preemptive greedy rule of the authors' earlier paper (INFOCOM 2012) put into slots:
-a job that has started keeps its resources until it ends; a server that gets a new job, or at which jobs have just ended, starts
-waiting jobs one by one as long as one fits. It starts the job that takes the largest share of the bottleneck resource, the one
-with the largest fraction in use (on an empty server every resource ties: then the largest share of any tied resource counts;
-equal shares: the lower type number). Types stay first-in-first-out.
+Scheduling `best_fit` is the contrast, the non-preemptive greedy rule of the authors' earlier paper (INFOCOM 2012) put
+into slots: a job that has started keeps its resources until it ends; a server that gets a new job, or at which jobs
+have just ended, starts waiting jobs one by one as long as one fits. It starts the job that takes the largest share of
+the bottleneck resource, the one with the largest fraction in use (on an empty server every resource ties: then the
+largest share of any tied resource counts; equal shares: the lower type number). Types stay first-in-first-out.
 
-Level `workload` forgets the jobs: u_{j,m} = max(s_j - q_{j,m} - a_{j,m}, 0), any unit of work can be served. It is another model.
+Level `workload` forgets the jobs: u_{j,m} = max(s_j - q_{j,m} - a_{j,m}, 0), any unit of work can be served. It is
+another model.
 
 Totals (sums over slots of the state at the end of a slot; c a unit vector over types, bold c_{j,m} = c_j / sqrt(M)):
 
     weighted = <bold c, q> = sum_j c_j Q_j / sqrt(M), Q_j = sum_m q_{j,m}        parallel_sq = <bold c, q>^2
-    perpendicular_sq = |q|^2 - parallel_sq, in every `norm_interval`-th slot     response of a job = last slot - first slot + 1
+    perpendicular_sq = |q|^2 - parallel_sq, in every `norm_interval`-th slot
+    response of a job = slot in which it ends - slot in which it arrives + 1
 
-The simulator keeps, per type, rows over servers: backlog, schedule, and the remaining sizes of the few oldest jobs, which are
-all that a schedule can reach. One pass over the rows serves all servers and the next pass schedules them: int32 rows at constant
-distances in one array, no branches, so that LLVM vectorises both. Jobs beyond the reachable ones rest in linked lists.
-`reference` is the same model in plain Python, with the same random words in the same order.
+The simulator keeps, per type, rows over servers: backlog, schedule, and the remaining sizes of the few oldest jobs,
+which are all that a schedule can reach. One pass over the rows serves all servers and the next pass schedules them:
+int32 rows at constant distances in one array, no branches, so that LLVM vectorises both. Jobs beyond the reachable
+ones rest in linked lists. `Reference` is the same model in plain Python, with the same random words in the same
+order.
 """
 
 from __future__ import annotations
@@ -37,7 +41,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +50,7 @@ from numpy.typing import NDArray
 from elastiqueue.engines.discrete import FiniteLaw, below, draw, tables
 from elastiqueue.engines.rng import next_word, step
 from elastiqueue.models.base import Ratio
+from elastiqueue.theory.capacity import integer_units
 
 ROUTING = ("jsq", "power_of_d", "power_of_two", "power_of_two_with_replacement", "random")
 SCHEDULING = ("maxweight", "best_fit")
@@ -54,7 +58,8 @@ LEVELS = ("job", "workload")
 _JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
 _MAXWEIGHT, _BEST_FIT = range(2)
 
-STRIDE = 1040  # servers per block, the distance of rows; not a multiple of 1024, whose rows would share cache sets
+STRIDE = 1008  # servers per block (at most 32 * 32), the distance of rows; multiples of 1024 would share cache sets
+REACH = (2, 8, 32, 128, 512)  # rows for the oldest jobs of a type: the next of these
 UNROLLED = 8  # up to so many configurations the scheduling pass is unrolled and vectorised
 _ONE = np.int32(1)
 _ZERO = np.int32(0)
@@ -68,16 +73,6 @@ _COMMON = (
 )  # fmt: skip
 # Positions in State.numbers.
 SLOT, SCHEDULED, FREE, FREE_COUNT = range(4)
-
-
-def exact(value: object, key: str = "resources") -> Fraction:
-    """A number as its decimal notation says: 17.1 is 171/10, not the nearest double."""
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        return value if isinstance(value, Fraction) else Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{key} = {value!r}: must be a number") from None
 
 
 @dataclass(frozen=True)
@@ -184,13 +179,7 @@ class ClusterParameters:
         """Resources per class and needs per type in units in which both are integers."""
         if self.resources is None or self.needs is None:
             return [[] for _ in self.counts], [[] for _ in range(self.types)]
-        have = [[exact(x) for x in row] for row in self.resources]
-        need = [[exact(x, "job_types") for x in row] for row in self.needs]
-        unit = [math.lcm(*(row[i].denominator for row in (*have, *need))) for i in range(len(have[0]))]
-        return (
-            [[int(x * u) for x, u in zip(row, unit, strict=True)] for row in have],
-            [[int(x * u) for x, u in zip(row, unit, strict=True)] for row in need],
-        )
+        return integer_units(self.resources, self.needs)
 
 
 def columns(parameters: ClusterParameters) -> tuple[str, ...]:
@@ -303,8 +292,8 @@ class Reference:
         """Go on for so many slots; returns the totals since the beginning."""
         p, totals, types, servers = self.p, self.totals, range(self.p.types), range(self.p.servers)
         for _ in range(slots):
-            for j in types:
-                number = int(draw(*self.arrival_tables, j, self.words))
+            arrivals = [int(draw(*self.arrival_tables, j, self.words)) for j in types]
+            for j, number in enumerate(arrivals):
                 if number == 0:
                     continue
                 m = self._route(j)
@@ -359,7 +348,11 @@ class Reference:
 
 
 class State(NamedTuple):
-    """What changes. Rows of `lanes` per block of servers: per type q, s, oldest jobs; then the configurations."""
+    """What changes.
+
+    Rows of `lanes` per block of servers: for each type q, s and the remaining sizes of the oldest jobs; then the
+    configurations (per type, and a bias of -1 where a server has no such configuration).
+    """
 
     words: NDArray[np.uint64]  # the generator
     numbers: NDArray[np.int64]  # SLOT .. FREE_COUNT
@@ -371,6 +364,9 @@ class State(NamedTuple):
     born: NDArray[np.int64]  # J M H: arrival slots of the reachable jobs
     queues: NDArray[np.int64]  # J M, 3: PRESENT .. LAST
     pool: NDArray[np.int64]  # entries of the lists, 3: SIZE .. NEXT
+    backlog_sum: NDArray[np.int64]  # J, work space
+    jobs_of: NDArray[np.int64]  # J, work space
+    ended_at: NDArray[np.int64]  # J M, work space
 
 
 PRESENT, FIRST, LAST = range(3)  # reachable jobs, ends of the list of the others (-1: empty)
@@ -391,9 +387,12 @@ def _serve_work(z, q, n):
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
 def _serve_one(z, q, n):
-    """One reachable job per server. Returns the work done, and a bit m mod 32 for each server m that ends a job."""
+    """One reachable job per server.
+
+    Returns the work done, and bits m mod 32 and m // 32 for each server m at which a job ends.
+    """
     s, h = q + np.uint64(STRIDE), q + np.uint64(2 * STRIDE)
-    served = ended = _ZERO
+    served = lanes = groups = _ZERO
     for m in range(np.uint64(n)):
         r = z[h + m]
         u = min(min(z[s + m], r), _ONE)
@@ -401,15 +400,17 @@ def _serve_one(z, q, n):
         z[h + m] = r
         z[q + m] = np.int32(z[q + m] - u)
         served = np.int32(served + u)
-        ended = np.int32(ended | np.int32(np.int32(u & np.int32(r == _ZERO)) << np.int32(m & np.uint64(31))))
-    return served, ended
+        done = np.int32(u & np.int32(r == _ZERO))
+        lanes = np.int32(lanes | np.int32(done << np.int32(m & np.uint64(31))))
+        groups = np.int32(groups | np.int32(done << np.int32(m >> np.uint64(5))))
+    return served, lanes, groups
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
 def _serve_two(z, q, n):
     """The same with two reachable jobs per server."""
     s, h, g = q + np.uint64(STRIDE), q + np.uint64(2 * STRIDE), q + np.uint64(3 * STRIDE)
-    served = ended = _ZERO
+    served = lanes = groups = _ZERO
     for m in range(np.uint64(n)):
         share, r, p = z[s + m], z[h + m], z[g + m]
         u = min(min(share, r), _ONE)
@@ -421,17 +422,17 @@ def _serve_two(z, q, n):
         z[q + m] = np.int32(z[q + m] - u - v)
         served = np.int32(served + u + v)
         done = np.int32(np.int32(u & np.int32(r == _ZERO)) | np.int32(v & np.int32(p == _ZERO)))
-        ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
-    return served, ended
+        lanes = np.int32(lanes | np.int32(done << np.int32(m & np.uint64(31))))
+        groups = np.int32(groups | np.int32(done << np.int32(m >> np.uint64(5))))
+    return served, lanes, groups
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
 def _serve_many(z, q, n, reach):
     """The same with `reach` reachable jobs per server, one row after the other."""
-    s = q + np.uint64(STRIDE)
-    served = ended = _ZERO
+    s, h = q + np.uint64(STRIDE), q + np.uint64(2 * STRIDE)
+    served = lanes = groups = _ZERO
     for k in range(reach):
-        h = q + np.uint64((2 + k) * STRIDE)
         rank = np.int32(k)
         for m in range(np.uint64(n)):
             r = z[h + m]
@@ -440,16 +441,19 @@ def _serve_many(z, q, n, reach):
             z[h + m] = r
             z[q + m] = np.int32(z[q + m] - u)
             served = np.int32(served + u)
-            ended = np.int32(ended | np.int32(np.int32(u & np.int32(r == _ZERO)) << np.int32(m & np.uint64(31))))
-    return served, ended
+            done = np.int32(u & np.int32(r == _ZERO))
+            lanes = np.int32(lanes | np.int32(done << np.int32(m & np.uint64(31))))
+            groups = np.int32(groups | np.int32(done << np.int32(m >> np.uint64(5))))
+        h += np.uint64(STRIDE)
+    return served, lanes, groups
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
 def _schedule(z, random, start, offset, n, types, configs, heads):
-    """MaxWeight for n servers of a block, vectorised: `types`, `configs`, `heads` matter by their lengths only.
+    """MaxWeight for n servers of a block, vectorised: `types`, `configs`, `heads` matter by their lengths.
 
-    A random byte x picks the (x k >> 8)-th of k best configurations. Where 256 is no multiple of k, the lowest 256 mod k
-    remainders of x k are in excess: returns a bit m mod 32 for each server m that hits them, for `_decide` to settle.
+    A random byte x picks the (x k >> 8)-th of k best configurations. Where 256 is no multiple of k, the lowest
+    256 mod k remainders of x k are in excess: returns a bit m mod 32 for each server m that hits them, for `_decide`.
     """
     count = len(configs)
     group = (2 + len(heads)) * STRIDE
@@ -462,13 +466,17 @@ def _schedule(z, random, start, offset, n, types, configs, heads):
         for c in range(count):
             w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
             for j in range(len(types)):
-                w = np.int32(w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)]))
+                w = np.int32(
+                    w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)])
+                )
             best = max(best, w)
         ties = _ZERO
         for c in range(count):
             w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
             for j in range(len(types)):
-                w = np.int32(w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)]))
+                w = np.int32(
+                    w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)])
+                )
             ties = np.int32(ties + np.int32(w == best))
         x = np.int32(np.int32(random[i + offset]) * ties)
         threshold = _ZERO
@@ -481,7 +489,9 @@ def _schedule(z, random, start, offset, n, types, configs, heads):
         for c in range(count):
             w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
             for j in range(len(types)):
-                w = np.int32(w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)]))
+                w = np.int32(
+                    w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)])
+                )
             hit = np.int32(w == best)
             pick = np.int32(pick | np.int32(np.int32(hit & np.int32(left == _ZERO)) << np.int32(c)))
             left = np.int32(left - hit)
@@ -526,7 +536,6 @@ def _decide(z, words, byte, m, count, types, group):
 @njit(cache=True, boundscheck=False, error_model="numpy")
 def _schedule_all(z, words, random_words, random_bytes, servers, number, block, types, configs, heads):
     """Draw a byte per server and schedule all servers on the backlogs as they are."""
-    group = (2 + len(heads)) * STRIDE
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
     for i in range((servers + 7) // 8):
         random_words[i], s0, s1, s2, s3 = step(s0, s1, s2, s3)
@@ -541,7 +550,9 @@ def _schedule_all(z, words, random_words, random_bytes, servers, number, block, 
         if unsettled != 0:
             for m in range(n):
                 if (unsettled >> np.int32(m & 31)) & _ONE != 0:
-                    _decide(z, words, random_bytes[done + m], position + m, number, len(types), group)
+                    _decide(
+                        z, words, random_bytes[done + m], position + m, number, len(types), (2 + len(heads)) * STRIDE
+                    )
         position += block
         done += STRIDE
 
@@ -628,7 +639,7 @@ def _join(z, numbers, queues, born, pool, queue, reach, position, heads, size):
 
 @njit(cache=True)
 def _leave(z, numbers, queues, born, pool, queue, reach, position, heads, totals):
-    """Remove the finished jobs of a queue and move the others up. Returns how many ended."""
+    """Remove the finished jobs of a queue, whose oldest job is at `position` of the lanes; move the others up."""
     before, kept = queues[queue, PRESENT], 0
     for k in range(before):
         remaining = z[position + k * STRIDE]
@@ -639,10 +650,7 @@ def _leave(z, numbers, queues, born, pool, queue, reach, position, heads, totals
             z[position + kept * STRIDE] = remaining
             born[queue * heads + kept] = birth
             kept += 1
-    ended = before - kept
-    if ended == 0:
-        return ended
-    totals[COMPLETIONS] += ended
+    totals[COMPLETIONS] += before - kept
     while kept < reach and queues[queue, FIRST] >= 0:
         entry = queues[queue, FIRST]
         z[position + kept * STRIDE] = pool[entry, SIZE]
@@ -655,7 +663,6 @@ def _leave(z, numbers, queues, born, pool, queue, reach, position, heads, totals
     for k in range(kept, before):
         z[position + k * STRIDE] = 0
     queues[queue, PRESENT] = kept
-    return ended
 
 
 @njit(cache=True)
@@ -686,6 +693,17 @@ def _fill(z, queues, need, have, m, servers, position, types, group):
         z[position + best * group + STRIDE] += 1
 
 
+@njit(cache=True)
+def _lowest(bits):
+    """Position of the lowest bit of an int32 that is not 0: by halves and without jumps, which nobody could predict."""
+    low, position = np.int64(bits) & 0xFFFFFFFF, np.int64(0)
+    for half in (16, 8, 4, 2, 1):
+        skip = half * np.int64(low & ((1 << half) - 1) == 0)
+        position += skip
+        low >>= skip
+    return position
+
+
 @njit(cache=True, boundscheck=False, error_model="numpy")
 def _squares(z, row, n):
     """The sum of squares of a row."""
@@ -695,24 +713,25 @@ def _squares(z, row, n):
     return total
 
 
-@njit(cache=True, boundscheck=False, error_model="numpy")
+# _nrt=False: no reference counting of the arrays, which would cost two atomic operations per array and call.
+@njit(cache=True, boundscheck=False, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
 def _advance(
-    words, numbers, z, backlog, random_words, random_bytes, order, born, queues, pool,
+    words, numbers, z, backlog, random_words, random_bytes, order, born, queues, pool, backlog_sum, jobs_of, ended_at,
     reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, need, have,
-    servers, routing, draws, scheduling, limit, norm_interval, number, most, block,
+    servers, routing, draws, scheduling, limit, norm_interval, number, most, block, job_level,
     types, configs, heads, slots, totals, samples, interval,
 ):  # fmt: skip
     """Go on for `slots` slots, adding to totals; stops early when the pool cannot take the `most` jobs of a slot.
 
     Returns the slots done, or -1 - j when the backlog of type j at a server leaves the range of the weights.
     """
-    count = len(types)
-    group = (2 + len(heads)) * STRIDE
+    count, room, group = len(types), len(heads), (2 + len(heads)) * STRIDE
+    for j in range(count):
+        totals[ARRIVALS + 1 + 2 * count + j] += backlog[j]  # served = backlog before + arrived - backlog after
     weighted_sum = parallel_sum = perpendicular_sum = 0.0
     norm_slots = 0
     taken = 0
-    backlog_sum = np.zeros(count, np.int64)
-    ended_at = np.zeros(count * servers, np.int64)
+    backlog_sum[:] = 0
     maxweight = scheduling == _MAXWEIGHT and len(configs) > 1
     if numbers[SCHEDULED] == 0:
         numbers[SCHEDULED] = 1
@@ -722,70 +741,65 @@ def _advance(
     while done < slots and numbers[FREE_COUNT] >= most:
         slot = numbers[SLOT]
         for j in range(count):
-            jobs = draw(a_cdf, a_values, a_guide, a_start, j, words)
+            jobs_of[j] = draw(a_cdf, a_values, a_guide, a_start, j, words)
+        for j in range(count):
+            jobs = jobs_of[j]
             if jobs > 0:
                 row = j * group
                 m = _route(z, words, order, servers, routing, draws, row, block)
-                position = row + m // STRIDE * block + m % STRIDE
+                lane = m // STRIDE * block + m % STRIDE
+                position = row + lane
+                place = position + 2 * STRIDE
                 work = 0
                 for _ in range(jobs):
                     size = draw(s_cdf, s_values, s_guide, s_start, j, words)
                     work += size
-                    if len(heads) > 0:
-                        _join(
-                            z, numbers, queues, born, pool, j * servers + m, reach[j], position + 2 * STRIDE, len(heads), size
-                        )
+                    if job_level:
+                        _join(z, numbers, queues, born, pool, j * servers + m, reach[j], place, room, size)
                 if z[position] + work > limit:
                     return -1 - j
                 z[position] += work
                 backlog[j] += work
                 totals[ARRIVALS] += jobs
                 totals[ARRIVALS + 1 + count + j] += work
+                totals[ARRIVALS + 1 + 2 * count + j] += work
                 if scheduling == _BEST_FIT:
-                    _fill(z, queues, need, have, m, servers, position - row, count, group)
+                    _fill(z, queues, need, have, m, servers, lane, count, group)
         finished = 0
         first, position = 0, 0
         while first < servers:
             n = min(STRIDE, servers - first)
-            lanes = (n + 7) // 8 * 8
             for j in range(count):
-                row = position + j * group
-                ended = _ZERO
-                if len(heads) == 0:
-                    served = _serve_work(z, np.uint64(row), lanes)
+                row, n8 = position + j * group, (n + 7) // 8 * 8
+                lanes = groups = _ZERO
+                if not job_level:
+                    served = _serve_work(z, np.uint64(row), n8)
                 elif reach[j] == 1:
-                    served, ended = _serve_one(z, np.uint64(row), lanes)
+                    served, lanes, groups = _serve_one(z, np.uint64(row), n8)
                 elif reach[j] == 2:
-                    served, ended = _serve_two(z, np.uint64(row), lanes)
+                    served, lanes, groups = _serve_two(z, np.uint64(row), n8)
                 else:
-                    served, ended = _serve_many(z, np.uint64(row), lanes, reach[j])
+                    served, lanes, groups = _serve_many(z, np.uint64(row), n8, reach[j])
                 backlog[j] -= served
-                totals[ARRIVALS + 1 + 2 * count + j] += served
-                bits = np.int64(ended) & 0xFFFFFFFF
-                while bits != 0:  # the lowest bit, by halves
-                    low = bits
-                    m = 0
-                    if low & 0xFFFF == 0:
-                        m, low = m + 16, low >> 16
-                    if low & 0xFF == 0:
-                        m, low = m + 8, low >> 8
-                    if low & 0xF == 0:
-                        m, low = m + 4, low >> 4
-                    if low & 0x3 == 0:
-                        m, low = m + 2, low >> 2
-                    if low & 0x1 == 0:
-                        m += 1
-                    bits &= bits - 1
-                    while m < n:
-                        gone = _leave(
-                            z, numbers, queues, born, pool, j * servers + first + m, reach[j], row + m + 2 * STRIDE,
-                            len(heads), totals,
-                        )  # fmt: skip
-                        if gone > 0 and scheduling == _BEST_FIT:
-                            z[row + m + STRIDE] -= gone
-                            ended_at[finished] = first + m
-                            finished += 1
-                        m += 32
+                # a job may have ended wherever a lane meets a group
+                while lanes != 0:
+                    lane = _lowest(lanes)
+                    lanes &= lanes - _ONE
+                    left = groups
+                    while left != 0:
+                        m = 32 * _lowest(left) + lane
+                        left &= left - _ONE
+                        if m >= n:
+                            continue
+                        queue, place, gone = j * servers + first + m, row + m + 2 * STRIDE, 0
+                        for k in range(queues[queue, PRESENT]):
+                            gone += np.int64(z[place + k * STRIDE] == 0)
+                        if gone > 0:
+                            _leave(z, numbers, queues, born, pool, queue, reach[j], place, room, totals)
+                            if scheduling == _BEST_FIT:
+                                z[row + m + STRIDE] -= gone
+                                ended_at[finished] = first + m
+                                finished += 1
             position += block
             first += STRIDE
         if maxweight:
@@ -821,6 +835,7 @@ def _advance(
     totals[PERPENDICULAR] += perpendicular_sum
     for j in range(count):
         totals[ARRIVALS + 1 + j] += backlog_sum[j]
+        totals[ARRIVALS + 1 + 2 * count + j] -= backlog[j]
     return done
 
 
@@ -831,15 +846,18 @@ class Cluster:
         self.parameters = p = parameters
         servers, types = p.servers, p.types
         reach = p.reach()
-        heads = 0 if p.level == "workload" else max(reach)
+        if max(reach) > REACH[-1]:
+            raise ValueError(
+                f"configurations: must serve at most {REACH[-1]} jobs of a type at a server, not {max(reach)}"
+            )
+        room = next(x for x in REACH if x >= max(reach))
         count = max(len(own) for own in p.configurations)
-        group = (2 + heads) * STRIDE
         blocks = -(-servers // STRIDE)
-        self._block = types * group + count * (types + 1) * STRIDE
-        self._most = max(1, sum(law.values[-1] for law in p.arrivals)) if heads else 0
-        self._heads = (0,) * heads
+        self._group = 2 + room  # rows of a type
+        rows = types * self._group
+        self._block = (rows + count * (types + 1)) * STRIDE
+        self._most = max(1, sum(law.values[-1] for law in p.arrivals)) if p.level == "job" else 0
         lanes = np.zeros((blocks, self._block // STRIDE, STRIDE), np.int32)
-        rows = types * (2 + heads)
         for c in range(1, count):
             lanes[:, rows + c * (types + 1) + types, :] = -1  # no such configuration: its weight never wins
         for m, k in enumerate(p.classes):
@@ -848,7 +866,7 @@ class Cluster:
                 lanes[block, rows + c * (types + 1) : rows + (c + 1) * (types + 1), lane] = (*s, 0)
             if count == 1 and p.scheduling == "maxweight":
                 for j, served in enumerate(p.configurations[k][0]):
-                    lanes[block, j * (2 + heads) + 1, lane] = served
+                    lanes[block, j * self._group + 1, lane] = served
         heaviest = max(1, *(sum(s) for own in p.configurations for s in own))
         routing = {"jsq": _JSQ, "random": _RANDOM, "power_of_two_with_replacement": _WITH_REPLACEMENT}
         have, need = p.integer_resources()
@@ -856,8 +874,8 @@ class Cluster:
             np.array(reach, np.int64), np.array(p.c, np.float64), *tables(p.arrivals), *tables(p.sizes),
             np.array(need, np.int64).reshape(types, -1), np.array([have[k] for k in p.classes]).reshape(servers, -1),
             servers, routing.get(p.routing, _POWER_OF_D), p.draws, SCHEDULING.index(p.scheduling),
-            (2**31 - 1) // heaviest, p.norm_interval, count, self._most, self._block,
-            (0,) * types, (0,) * min(count, UNROLLED + 1), self._heads,
+            (2**31 - 1) // heaviest, p.norm_interval, count, self._most, self._block, p.level == "job",
+            (0,) * types, (0,) * min(count, UNROLLED + 1), (0,) * room,
         )  # fmt: skip
         random_words = np.zeros(-(-servers // 8) + 1, np.uint64)
         self._state = State(
@@ -868,12 +886,16 @@ class Cluster:
             random_words,
             random_words.view(np.uint8),
             np.arange(servers, dtype=np.int64),
-            np.zeros(types * servers * max(heads, 1), np.int64),
+            np.zeros(types * servers * room, np.int64),
             np.tile(np.array([0, -1, -1]), (types * servers, 1)),
             np.zeros((0, 3), np.int64),
+            np.zeros(types, np.int64),
+            np.zeros(types, np.int64),
+            np.zeros(types * servers, np.int64),
         )
-        if heads:
+        if p.level == "job":
             self._grow(max(1024, 4 * self._most))
+        self._run(0, np.zeros(len(columns(p))), np.zeros(0), 0)  # the schedule of the first slot
 
     def _grow(self, room: int) -> None:
         """More entries for waiting jobs, chained to the free ones; results do not depend on it."""
@@ -886,6 +908,9 @@ class Cluster:
         s.numbers[FREE] = old
         s.numbers[FREE_COUNT] += room - old
         self._state = s._replace(pool=pool)
+
+    def _run(self, slots: int, totals: NDArray[np.float64], samples: NDArray[np.float64], interval: int) -> int:
+        return _advance(*self._state, *self._fixed, slots, totals, samples, interval)
 
     @property
     def slot(self) -> int:
@@ -903,19 +928,18 @@ class Cluster:
     def _rows(self, row: int) -> NDArray[np.int64]:
         p = self.parameters
         lanes = self._state.lanes.reshape(-1, self._block // STRIDE, STRIDE)
-        group = 2 + len(self._heads)
         return np.array(
-            [lanes[:, j * group + row, :].reshape(-1)[: p.servers] for j in range(p.types)], dtype=np.int64
+            [lanes[:, j * self._group + row, :].reshape(-1)[: p.servers] for j in range(p.types)], dtype=np.int64
         )
 
     def jobs(self, j: int, m: int) -> list[tuple[int, int]]:
         """Remaining size and arrival slot of the type-j jobs at server m (both from 0), in order of arrival."""
-        s, heads = self._state, len(self._heads)
+        s, room = self._state, self._group - 2
         queue = j * self.parameters.servers + m
         block, lane = divmod(m, STRIDE)
-        position = block * self._block + j * (2 + heads) * STRIDE + 2 * STRIDE + lane
+        position = block * self._block + (j * self._group + 2) * STRIDE + lane
         found = [
-            (int(s.lanes[position + k * STRIDE]), int(s.born[queue * heads + k]))
+            (int(s.lanes[position + k * STRIDE]), int(s.born[queue * room + k]))
             for k in range(s.queues[queue, PRESENT])
         ]
         entry = s.queues[queue, FIRST]
@@ -929,9 +953,9 @@ class Cluster:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Simulate so many slots more and add to the totals (float64, by `columns`; new ones if None).
 
-        Returns the totals, and <bold c, q> at the end of every `sample_interval`-th slot (0: none). A warm-up is a call
-        whose totals are thrown away, batches are calls with totals of their own. Raises ValueError when a backlog leaves
-        the range of 32-bit weights, which only an unstable system reaches.
+        Returns the totals, and <bold c, q> at the end of every `sample_interval`-th slot (0: none). A warm-up is a
+        call whose totals are thrown away, batches are calls with totals of their own. Raises ValueError when a backlog
+        leaves the range of 32-bit weights, which only an unstable system reaches.
         """
         if slots < 0:
             raise ValueError(f"slots = {slots}: must be >= 0")
@@ -942,7 +966,7 @@ class Cluster:
         while left > 0:
             room = np.zeros(left // sample_interval + 1 if sample_interval else 0)
             start = self.slot
-            done = _advance(*self._state, *self._fixed, left, totals, room, sample_interval)
+            done = self._run(left, totals, room, sample_interval)
             if done < 0:
                 raise ValueError(f"backlog of job type {-done}: left the range of 32-bit weights in slot {self.slot}")
             if sample_interval:
@@ -957,7 +981,7 @@ class Cluster:
 def simulate(
     parameters: ClusterParameters, words: NDArray[np.uint64], warm_up: int, slots: int, batches: int = 1
 ) -> NDArray[np.float64]:
-    """Totals of `batches` consecutive batches of slots // batches slots each after a warm-up, shape (batches, columns)."""
+    """Totals of consecutive batches of slots // batches slots each after a warm-up, shape (batches, columns)."""
     cluster = Cluster(parameters, words)
     cluster.advance(warm_up)
     return np.stack([cluster.advance(slots // batches)[0] for _ in range(batches)])

@@ -1,7 +1,7 @@
 """Phase-type service-time laws: validation, moments, named laws of mean one.
 
-A service passes through phases 1..K of exponential lengths with rates gamma_j. It starts in phase j with probability r_j,
-moves from phase k to phase j with probability r_kj and ends after phase k with probability r_k0 = 1 - sum_j r_kj.
+A service passes through phases 1..K of exponential lengths with rates gamma_j. It starts in phase j with probability
+r_j, moves from phase k to phase j with probability r_kj and ends after phase k with probability r_k0 = 1 - sum_j r_kj.
 With R = (r_kj), r = (r_j) and T = diag(gamma) (I - R):
 
     v = r (I - R)^(-1)             expected visits to each phase in one service (v_j = eta_j / eta_0 below)
@@ -93,7 +93,9 @@ class PhaseType:
         if len(initial) != phases:
             raise ValueError(f"initial = {list(initial)}: must have {phases} entries, one per rate")
         if len(routing) != phases or any(len(row) != phases for row in routing):
-            raise ValueError(f"routing = {[list(row) for row in routing]}: must be {phases} x {phases}, one row per phase")
+            raise ValueError(
+                f"routing = {[list(row) for row in routing]}: must be {phases} x {phases}, one row per phase"
+            )
         if min(initial) < 0 or abs(math.fsum(initial) - 1) > _ROUNDING:
             raise ValueError(f"initial = {list(initial)}: must be probabilities that sum to 1")
         if min(rates) <= 0:
@@ -154,7 +156,9 @@ class PhaseType:
     def _resolvent(self, right: Sequence[float]) -> tuple[float, ...]:
         """T^(-1) right, with T = diag(gamma) (I - R)."""
         n = self.phases
-        generator = [[self.rates[k] * ((1.0 if j == k else 0.0) - self.routing[k][j]) for j in range(n)] for k in range(n)]
+        generator = [
+            [self.rates[k] * ((1.0 if j == k else 0.0) - self.routing[k][j]) for j in range(n)] for k in range(n)
+        ]
         return tuple(_solve(generator, right))
 
     def mean(self) -> float:
@@ -167,7 +171,7 @@ class PhaseType:
         return second / self.mean() ** 2 - 1
 
     def eta(self) -> tuple[float, ...]:
-        """Stationary law (eta_0, .., eta_K) of the restarted phase chain, shape (K + 1,); eta_j / eta_0 are the visits."""
+        """Stationary law (eta_0, .., eta_K) of the restarted phase chain, shape (K + 1,); v_j = eta_j / eta_0."""
         visits = self.visits()
         total = 1 + math.fsum(visits)
         return (1 / total, *(v / total for v in visits))
@@ -233,7 +237,9 @@ class PhaseType:
             if name == "phase_type" and isinstance(argument, Mapping):
                 keys = {"initial", "rates", "routing"}
                 if set(argument) != keys:
-                    raise ValueError(f"service.phase_type = {dict(argument)!r}: must have the keys initial, rates, routing")
+                    raise ValueError(
+                        f"service.phase_type = {dict(argument)!r}: must have the keys initial, rates, routing"
+                    )
                 law = cls(argument["initial"], argument["rates"], argument["routing"])
                 return law if abs(law.mean() - 1) <= _ROUNDING else law.scaled_to_mean_one()
         raise ValueError(

@@ -282,8 +282,10 @@ def _advance_blocks(n, rate, mu, nu, buffer, start, end, queue, others, words, c
     while True:
         busy = queue[1]
         total = arrival + busy + mu * idle + nu * setup
-        if total <= 0.0:
+        if total <= 0.0:  # nothing can happen any more
+            integrals[IDLE_ON] += (end - t) * idle
             integrals[IDLE_OFF] += (end - t) * off
+            integrals[SETUP] += (end - t) * setup
             break
         m = min(max(int(3.0 * math.sqrt(total)), 16), 4096)
         bound = total + m * delta

@@ -28,8 +28,10 @@ def one_line(error: Exception, value: Any = None) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         return " ".join(message.split())
-    names = {"number", "sinusoid", "trace", "steps", "exponential", "tagged-union"}
-    key = ".".join(str(part) for part in first["loc"] if str(part) not in names)
+    path = [str(part) for part in first["loc"]]
+    if path[:1] in (["arrival_rate"], ["service"]):
+        del path[1:2]  # the tag of the alternative that was tried
+    key = ".".join(part for part in path if "[" not in part and "-" not in part)
     if first["type"] == "extra_forbidden":
         return f"{key} = {first['input']!r}: is not a known key"
     if first["type"] == "missing":

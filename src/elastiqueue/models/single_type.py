@@ -1,0 +1,241 @@
+"""Routing of one job type to identical servers that offer random services: definition, compiled simulator, totals.
+
+The model of Maguluri, Srikant, Ying (2012), Section IV. M servers, one queue of work each. In slot t
+
+    all arrivals a(t) go to one server, chosen on q(t); every server m offers an independent service S_m(t)
+    q_m(t+1) = q_m(t) + a_m(t) - S_m(t) + u_m(t),    u_m = max(S_m - q_m - a_m, 0), the unused service
+
+Routing: `jsq`, the least q_m, ties uniform; `power_of_d`, the least of d servers drawn without replacement
+(`power_of_two`: d = 2), `power_of_two_with_replacement`, both with uniform ties; `random`.
+
+Every routing keeps sum_m q_m at or above the pooled queue x' = (x + a - sum_m S_m)^+, simulated beside it with the
+same draws: a lower bound path by path.
+
+Totals (sums over slots of the state at the end of a slot): total = sum_m q_m; parallel_sq = total^2 / M, the squared
+length of the projection of q on (1, ..., 1); perpendicular_sq = |q|^2 - parallel_sq; pooled = x.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from elastiqueue.engines.discrete import FiniteLaw, below, draw, tables
+from elastiqueue.models.base import Ratio
+
+ROUTING = ("jsq", "power_of_d", "power_of_two", "power_of_two_with_replacement", "random")
+_JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
+
+# Positions in the totals; the names are the columns.
+SLOTS, TOTAL, PARALLEL, PERPENDICULAR, POOLED, ARRIVED, SERVED, UNUSED = range(8)
+COLUMNS = ("slots", "total", "parallel_sq", "perpendicular_sq", "pooled", "arrived", "served", "unused")
+
+
+@dataclass(frozen=True)
+class SingleTypeParameters:
+    """`servers` identical servers; laws of the work that arrives in a slot and of the service of one server."""
+
+    servers: int
+    arrivals: FiniteLaw
+    service: FiniteLaw
+    routing: str = "jsq"
+    d: int = 2
+
+    def __post_init__(self) -> None:
+        if isinstance(self.servers, bool) or int(self.servers) != self.servers or self.servers < 1:
+            raise ValueError(f"servers = {self.servers}: must be an integer >= 1")
+        if self.routing not in ROUTING:
+            raise ValueError(f"routing = {self.routing}: must be one of {', '.join(ROUTING)}")
+        if self.routing == "power_of_two" and self.servers < 2:
+            raise ValueError("servers = 1: must be at least 2 with routing = power_of_two")
+        if self.routing == "power_of_d" and not 1 <= self.d <= self.servers:
+            raise ValueError(f"d = {self.d}: must be between 1 and the number of servers, {self.servers}")
+
+    @property
+    def draws(self) -> int:
+        """How many servers routing draws (0: it looks at all)."""
+        return {"jsq": 0, "power_of_d": self.d, "random": 1}.get(self.routing, 2)
+
+
+def columns(parameters: SingleTypeParameters) -> tuple[str, ...]:
+    """Names of the totals, in order."""
+    return COLUMNS
+
+
+def metrics(parameters: SingleTypeParameters) -> dict[str, Ratio]:
+    """The metrics as ratios of totals, in units of work."""
+    slots = {"slots": 1.0}
+    return {
+        "total_backlog": Ratio({"total": 1.0}, slots),
+        "parallel_sq": Ratio({"parallel_sq": 1.0}, slots),
+        "perpendicular_sq": Ratio({"perpendicular_sq": 1.0}, slots),
+        "pooled_backlog": Ratio({"pooled": 1.0}, slots),
+        "unused_service": Ratio({"unused": 1.0}, slots),
+        "drift": Ratio({"arrived": 1.0, "served": -1.0}, slots),
+    }
+
+
+class Reference:
+    """The model in plain Python, with the same random words in the same order as the compiled simulator."""
+
+    def __init__(self, parameters: SingleTypeParameters, words: NDArray[np.uint64]) -> None:
+        self.p = parameters
+        self.words = words.copy()
+        self.q = [0] * parameters.servers
+        self.pooled = 0
+        self.order = list(range(parameters.servers))
+        self.tables = tables([parameters.arrivals, parameters.service])
+        self.totals = dict.fromkeys(COLUMNS, 0.0)
+
+    def _route(self) -> int:
+        servers, q = self.p.servers, self.q
+        if self.p.routing == "random":
+            return int(below(servers, self.words))
+        if self.p.routing == "power_of_two_with_replacement":
+            return min([int(below(servers, self.words)) for _ in range(2)], key=lambda m: q[m])
+        if self.p.routing == "jsq":
+            least = [m for m in range(servers) if q[m] == min(q)]
+            return least[0] if len(least) == 1 else least[below(len(least), self.words)]
+        for i in range(self.p.draws):
+            k = i + int(below(servers - i, self.words))
+            self.order[i], self.order[k] = self.order[k], self.order[i]
+        return min(self.order[: self.p.draws], key=lambda m: q[m])
+
+    def advance(self, slots: int) -> dict[str, float]:
+        """Go on for so many slots; returns the totals since the beginning."""
+        totals = self.totals
+        for _ in range(slots):
+            arrived = int(draw(*self.tables, 0, self.words))
+            if arrived > 0:
+                self.q[self._route()] += arrived
+            offered = [int(draw(*self.tables, 1, self.words)) for _ in self.q]
+            served = [min(s, q) for s, q in zip(offered, self.q, strict=True)]
+            self.q = [q - s for q, s in zip(self.q, served, strict=True)]
+            self.pooled = max(self.pooled + arrived - sum(offered), 0)
+            total = sum(self.q)
+            totals["slots"] += 1
+            totals["total"] += total
+            totals["parallel_sq"] += total * total / self.p.servers
+            totals["perpendicular_sq"] += sum(q * q for q in self.q) - total * total / self.p.servers
+            totals["pooled"] += self.pooled
+            totals["arrived"] += arrived
+            totals["served"] += sum(served)
+            totals["unused"] += sum(offered) - sum(served)
+        return totals
+
+
+@njit(cache=True)
+def _route(q, order, routing, draws, words):
+    """The server for the arrivals of a slot."""
+    servers = q.size
+    if routing == _RANDOM:
+        return below(servers, words)
+    if routing == _JSQ:
+        least = q[0]
+        for m in range(servers):
+            least = min(least, q[m])
+        ties = 0
+        for m in range(servers):
+            ties += np.int64(q[m] == least)
+        left = below(ties, words) if ties > 1 else 0
+        for m in range(servers):
+            if q[m] == least:
+                if left == 0:
+                    return m
+                left -= 1
+    best = np.int64(-1)
+    for i in range(draws):  # first come, first kept: uniform, as the order of the draws is
+        if routing == _WITH_REPLACEMENT:
+            m = below(servers, words)
+        else:
+            k = i + below(servers - i, words)
+            m = order[k]
+            order[k] = order[i]
+            order[i] = m
+        if best < 0 or q[m] < q[best]:
+            best = m
+    return best
+
+
+@njit(cache=True)
+def _advance(q, pooled, order, words, cdf, values, guide, start, routing, draws, slots, totals):
+    """Go on for `slots` slots, adding to totals; pooled has shape (1,)."""
+    servers = q.size
+    x, fixed = pooled[0], start[2] - start[1] == 1
+    total = 0
+    for m in range(servers):
+        total += q[m]
+    for _ in range(slots):
+        arrived = draw(cdf, values, guide, start, 0, words)
+        if arrived > 0:
+            q[_route(q, order, routing, draws, words)] += arrived
+        service = values[start[1]]
+        offered = served = squares = 0
+        if fixed:  # no draws: a loop that can be vectorised
+            offered = servers * service
+            for m in range(servers):
+                used = min(service, q[m])
+                q[m] -= used
+                served += used
+                squares += q[m] * q[m]
+        else:
+            for m in range(servers):
+                service = draw(cdf, values, guide, start, 1, words)
+                used = min(service, q[m])
+                q[m] -= used
+                offered += service
+                served += used
+                squares += q[m] * q[m]
+        total += arrived - served
+        x = max(x + arrived - offered, 0)
+        parallel = np.float64(total) * total / servers
+        totals[TOTAL] += total
+        totals[PARALLEL] += parallel
+        totals[PERPENDICULAR] += squares - parallel
+        totals[POOLED] += x
+        totals[ARRIVED] += arrived
+        totals[SERVED] += served
+        totals[UNUSED] += offered - served
+    totals[SLOTS] += slots
+    pooled[0] = x
+
+
+class SingleType:
+    """The system at some slot, empty at first. `words` (uint64, shape (4,)) starts its random numbers."""
+
+    def __init__(self, parameters: SingleTypeParameters, words: NDArray[np.uint64]) -> None:
+        self.parameters = parameters
+        self.q = np.zeros(parameters.servers, np.int64)
+        self._pooled = np.zeros(1, np.int64)
+        self._order = np.arange(parameters.servers, dtype=np.int64)
+        self._words = np.array(words, np.uint64)
+        self._tables = tables([parameters.arrivals, parameters.service])
+        codes = {"jsq": _JSQ, "random": _RANDOM, "power_of_two_with_replacement": _WITH_REPLACEMENT}
+        self._routing = codes.get(parameters.routing, _POWER_OF_D)
+
+    @property
+    def pooled(self) -> int:
+        """The pooled queue x."""
+        return int(self._pooled[0])
+
+    def advance(self, slots: int, totals: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Simulate so many slots more and add to the totals (float64, by `COLUMNS`; new ones if None)."""
+        if slots < 0:
+            raise ValueError(f"slots = {slots}: must be >= 0")
+        if totals is None:
+            totals = np.zeros(len(COLUMNS))
+        p = self.parameters
+        _advance(self.q, self._pooled, self._order, self._words, *self._tables, self._routing, p.draws, slots, totals)
+        return totals
+
+
+def simulate(
+    parameters: SingleTypeParameters, words: NDArray[np.uint64], warm_up: int, slots: int, batches: int = 1
+) -> NDArray[np.float64]:
+    """Totals of consecutive batches of slots // batches slots each after a warm-up, shape (batches, columns)."""
+    system = SingleType(parameters, words)
+    system.advance(warm_up)
+    return np.stack([system.advance(slots // batches) for _ in range(batches)])

@@ -1,0 +1,375 @@
+"""Capacity regions: configurations of servers, facets of their Minkowski sum, distances and the largest stable load.
+
+Server m holds R_{i,m} of resource i, a job of type j needs r_{i,j}. A configuration s (s_j jobs of type j at once) is
+feasible if sum_j s_j r_{i,j} <= R_{i,m} for all i, and maximal if no job can be added. With C_m the downward closure
+of the convex hull of the maximal configurations, the capacity region is the Minkowski sum (Maguluri, Srikant, Ying
+2012, Section II)
+
+    C = sum_m C_m = {s >= 0 : <c^k, s> <= b^k, k = 1..K},    |c^k| = 1, c^k >= 0.
+
+Facets. The support function of C is h(c) = sum_m max_{s in S_m} <c, s> for c >= 0, attained at the sum of the
+maximisers. C is downward closed, so its facets off the axes are vertices of the antiblocking polyhedron A = {c >= 0 :
+h(c) <= 1}. We build the cone over A, {(c, t) >= 0 : h(c) <= t}, by cutting planes: keep its extreme rays for the cuts
+known so far (double description); at a ray with h(c) > t the sum of the maximisers is a new cut; stop when no ray
+violates h. Then every ray is certified by h itself, so that the list is complete. A ray is a facet if the points of C
+at which it is tight span J - 1 dimensions. All of it in integers.
+
+For lambda inside C (Sections II and III):
+
+    eps^k = b^k - <c^k, lambda>       lambda^k = lambda + eps^k c^k, the nearest point of hyperplane k
+    K = {k : lambda^k in C}           K^o = {k : lambda^k in the relative interior of the facet}
+
+lambda^k = lambda + (beta - <n, lambda>) n / |n|^2 with the integers n, beta of the facet: rational, so that K and K^o
+are exact.
+
+The largest stable load in direction d is the largest a with a d in C: min_k b^k / <c^k, d> by the facets, or by
+linear programming over the fractions of time that the servers of a class spend in each configuration.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+Configuration = tuple[int, ...]
+Number = int | float | str | Fraction
+
+
+def exact(value: object, key: str) -> Fraction:
+    """A number as its decimal notation says: 17.1 is 171/10, not the nearest double."""
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return value if isinstance(value, Fraction) else Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{key} = {value!r}: must be a number") from None
+
+
+def integer_units(
+    resources: Sequence[Sequence[Number]], needs: Sequence[Sequence[Number]]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Resources of servers (one row each) and needs of job types (one row each) in units in which both are integers.
+
+    Raises ValueError for negative or missing amounts, and for a type that needs nothing.
+    """
+    have = [[exact(x, "resources") for x in row] for row in resources]
+    need = [[exact(x, "job_types") for x in row] for row in needs]
+    if not have or not need or not have[0]:
+        raise ValueError("resources, job_types: must not be empty")
+    for key, rows in (("resources", have), ("job_types", need)):
+        for row in rows:
+            shown = [float(x) for x in row]
+            if len(row) != len(have[0]):
+                raise ValueError(f"{key} = {shown}: must have {len(have[0])} amounts, one per resource")
+            if min(row) < 0:
+                raise ValueError(f"{key} = {shown}: must be >= 0")
+    for j, row in enumerate(need):
+        if not any(row):
+            raise ValueError(f"job_types = {[float(x) for x in row]}: type {j + 1} must need some resource")
+    units = [math.lcm(*(row[i].denominator for row in (*have, *need))) for i in range(len(have[0]))]
+
+    def scaled(rows: list[list[Fraction]]) -> list[list[int]]:
+        return [[int(x * unit) for x, unit in zip(row, units, strict=True)] for row in rows]
+
+    return scaled(have), scaled(need)
+
+
+def maximal_configurations(resources: Sequence[Number], needs: Sequence[Sequence[Number]]) -> tuple[Configuration, ...]:
+    """The maximal configurations of one server, in decreasing lexicographic order.
+
+    Parameters
+    ----------
+    resources : amount of each resource.
+    needs : per job type its need of each resource.
+    """
+    (have,), need = integer_units([resources], needs)
+    found: list[Configuration] = []
+
+    def room(free: list[int], j: int) -> int:
+        return min(f // n for f, n in zip(free, need[j], strict=True) if n > 0)
+
+    def extend(chosen: tuple[int, ...], free: list[int]) -> None:
+        j = len(chosen)
+        if j == len(need):
+            if all(room(free, k) == 0 for k in range(j)):
+                found.append(chosen)
+            return
+        for s in range(room(free, j), -1, -1):
+            extend((*chosen, s), [f - s * n for f, n in zip(free, need[j], strict=True)])
+
+    extend((), have)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class ServerClass:
+    """`count` identical servers with their maximal configurations."""
+
+    count: int
+    configurations: tuple[Configuration, ...]
+
+
+def server_classes(
+    classes: Iterable[tuple[int, Sequence[Number]]], needs: Sequence[Sequence[Number]]
+) -> tuple[ServerClass, ...]:
+    """Classes of servers from (count, resources) pairs; ValueError if a job type fits on no server."""
+    result = tuple(ServerClass(count, maximal_configurations(resources, needs)) for count, resources in classes)
+    _check_types(result)
+    return result
+
+
+def _check_types(classes: Sequence[ServerClass]) -> int:
+    """The number of job types; every class must have configurations and every type must be served somewhere."""
+    if not classes:
+        raise ValueError("classes: must not be empty")
+    for own in classes:
+        if isinstance(own.count, bool) or int(own.count) != own.count or own.count < 1:
+            raise ValueError(f"count = {own.count}: must be an integer >= 1")
+        if not own.configurations:
+            raise ValueError("configurations: must not be empty")
+    types = len(classes[0].configurations[0])
+    for s in (s for own in classes for s in own.configurations):
+        if len(s) != types or types == 0 or any(int(x) != x or x < 0 for x in s):
+            raise ValueError(f"configurations = {list(s)}: must have {types} integers >= 0, one per job type")
+    for j in range(types):
+        if not any(s[j] > 0 for own in classes for s in own.configurations):
+            raise ValueError(f"job_types: type {j + 1} fits on no server")
+    return types
+
+
+@dataclass(frozen=True)
+class Facet:
+    """{s : <c, s> = b}, |c| = 1; the same in integers without common divisor: <normal, s> = offset."""
+
+    normal: tuple[int, ...]
+    offset: int
+
+    @property
+    def length(self) -> float:
+        return math.sqrt(sum(x * x for x in self.normal))
+
+    @property
+    def c(self) -> tuple[float, ...]:
+        return tuple(x / self.length for x in self.normal)
+
+    @property
+    def b(self) -> float:
+        return self.offset / self.length
+
+
+def _dot(a: Sequence, b: Sequence):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def _support(classes: Sequence[ServerClass], c: Sequence) -> tuple:
+    """h(c) and a point of C at which it is attained."""
+    types = len(c)
+    point = [0] * types
+    for own in classes:
+        best = max(own.configurations, key=lambda s: _dot(c, s))
+        point = [x + own.count * y for x, y in zip(point, best, strict=True)]
+    return _dot(c, point), tuple(point)
+
+
+def _primitive(ray: Sequence[int]) -> tuple[int, ...]:
+    divisor = math.gcd(*ray)
+    return tuple(x // divisor for x in ray)
+
+
+def _rank(vectors: Sequence[Sequence[int]]) -> int:
+    """Rank, by fraction-free elimination."""
+    rows = [list(v) for v in vectors]
+    rank = 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((r for r in range(rank, len(rows)) if rows[r][column] != 0), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        for r in range(rank + 1, len(rows)):
+            if rows[r][column] != 0:
+                a, b = rows[rank][column], rows[r][column]
+                rows[r] = [a * x - b * y for x, y in zip(rows[r], rows[rank], strict=True)]
+        rank += 1
+    return rank
+
+
+def _add_cut(rays: dict[tuple[int, ...], int], cut: tuple[int, ...], bit: int) -> dict[tuple[int, ...], int]:
+    """One step of double description: the extreme rays of the cone after <cut, ray> >= 0.
+
+    `rays` maps each extreme ray to the set of constraints that it meets with equality, one bit each.
+    """
+    values = {ray: _dot(cut, ray) for ray in rays}
+    kept = {ray: tight | (bit if values[ray] == 0 else 0) for ray, tight in rays.items() if values[ray] >= 0}
+    dimension = len(cut)
+    tights = list(rays.values())
+    for up, down in itertools.product(
+        [ray for ray in rays if values[ray] > 0], [ray for ray in rays if values[ray] < 0]
+    ):
+        common = rays[up] & rays[down]
+        if common.bit_count() < dimension - 2:
+            continue
+        if sum(common & ~tight == 0 for tight in tights) > 2:  # adjacent rays share a face that no third ray meets
+            continue
+        new = _primitive([values[up] * y - values[down] * x for x, y in zip(up, down, strict=True)])
+        kept[new] = common | bit
+    return kept
+
+
+def facets(classes: Sequence[ServerClass]) -> tuple[Facet, ...]:
+    """The facets of the Minkowski sum that are not on the axes, in decreasing order of their integer normals."""
+    types = _check_types(classes)
+    rays = {tuple(int(i == k) for i in range(types + 1)): (1 << types + 1) - 1 - (1 << k) for k in range(types + 1)}
+    cuts: list[tuple[int, ...]] = []
+    while True:
+        violated = next((point for ray in rays for h, point in [_support(classes, ray[:-1])] if h > ray[-1]), None)
+        if violated is None:
+            break
+        cuts.append(violated)
+        rays = _add_cut(rays, (*(-x for x in violated), 1), 1 << types + len(cuts))
+    found = []
+    for *normal, offset in rays:
+        if any(normal) and _dimension(classes, normal) == types - 1:
+            found.append(Facet(tuple(normal), offset))
+    return tuple(sorted(found, key=lambda f: f.normal, reverse=True))
+
+
+def _maximisers(classes: Sequence[ServerClass], normal: Sequence[int]) -> list[list[Configuration]]:
+    result = []
+    for own in classes:
+        best = max(_dot(normal, s) for s in own.configurations)
+        result.append([s for s in own.configurations if _dot(normal, s) == best])
+    return result
+
+
+def _dimension(classes: Sequence[ServerClass], normal: Sequence[int]) -> int:
+    """Dimension of the face of C in direction `normal` >= 0."""
+    types = len(normal)
+    directions: list[Sequence[int]] = []
+    for own in _maximisers(classes, normal):
+        directions.extend([x - y for x, y in zip(s, own[0], strict=True)] for s in own[1:])
+        for j in range(types):  # C is downward closed: where c_j = 0 one may go down along axis j
+            if normal[j] == 0 and any(s[j] > 0 for s in own):
+                directions.append([int(i == j) for i in range(types)])
+    return _rank(directions)
+
+
+@dataclass(frozen=True)
+class CapacityRegion:
+    """C with its facets. Rates are work per slot and type (shape J), for the whole cluster."""
+
+    classes: tuple[ServerClass, ...]
+    facets: tuple[Facet, ...]
+
+    @property
+    def types(self) -> int:
+        return len(self.facets[0].normal)
+
+    @property
+    def servers(self) -> int:
+        return sum(own.count for own in self.classes)
+
+    def support(self, c: Sequence[float]) -> float:
+        """h(c) = max <c, s> over C, for c >= 0."""
+        if len(c) != self.types or min(c) < 0:
+            raise ValueError(f"c = {list(c)}: must have {self.types} numbers >= 0")
+        return float(_support(self.classes, c)[0])
+
+    def _rates(self, rates: Sequence[Number], key: str = "arrival rates") -> tuple[Fraction, ...]:
+        values = tuple(exact(x, key) for x in rates)
+        if len(values) != self.types or min(values) < 0:
+            raise ValueError(f"{key} = {[float(x) for x in values]}: must be {self.types} numbers >= 0")
+        return values
+
+    def contains(self, rates: Sequence[Number], interior: bool = False) -> bool:
+        """Whether the rates are in C, or with `interior` whether some multiple > 1 of them is."""
+        values = self._rates(rates)
+        gaps = [f.offset - _dot(f.normal, values) for f in self.facets]
+        return min(gaps) > 0 if interior else min(gaps) >= 0
+
+    def epsilon(self, rates: Sequence[Number]) -> tuple[float, ...]:
+        """eps^k, the distance to each facet's hyperplane (negative outside)."""
+        values = self._rates(rates)
+        return tuple(float(f.offset - _dot(f.normal, values)) / f.length for f in self.facets)
+
+    def _projection(self, values: Sequence[Fraction], facet: Facet) -> tuple[Fraction, ...]:
+        step = Fraction(facet.offset - _dot(facet.normal, values)) / _dot(facet.normal, facet.normal)
+        return tuple(x + step * n for x, n in zip(values, facet.normal, strict=True))
+
+    def projection(self, rates: Sequence[Number], k: int) -> tuple[float, ...]:
+        """lambda^k, the nearest point of hyperplane k (numbered from 0)."""
+        return tuple(float(x) for x in self._projection(self._rates(rates), self.facets[k]))
+
+    def dominant(self, rates: Sequence[Number]) -> tuple[int, ...]:
+        """K, the facets (numbered from 0) whose lambda^k is in C."""
+        return self._dominant(rates, interior=False)
+
+    def dominant_interior(self, rates: Sequence[Number]) -> tuple[int, ...]:
+        """K^o, the facets (numbered from 0) whose lambda^k is in the relative interior of the facet."""
+        return self._dominant(rates, interior=True)
+
+    def _dominant(self, rates: Sequence[Number], interior: bool) -> tuple[int, ...]:
+        values = self._rates(rates)
+        if not self.contains(values, interior=True):
+            raise ValueError(f"arrival rates = {[float(x) for x in values]}: must be inside the capacity region")
+        result = []
+        for k, facet in enumerate(self.facets):
+            point = self._projection(values, facet)
+            gaps = [f.offset - _dot(f.normal, point) for f in self.facets if f is not facet]
+            if interior:
+                gaps.extend(point)  # the axes bound the facet too
+            if all(gap > 0 if interior else gap >= 0 for gap in gaps):
+                result.append(k)
+        return tuple(result)
+
+    def face(self, k: int) -> tuple[tuple[int, ...], ...]:
+        """Points whose downward closure within hyperplane k is facet k (its vertices among them), for drawing."""
+        scaled = [
+            [tuple(own.count * x for x in s) for s in best]
+            for own, best in zip(self.classes, _maximisers(self.classes, self.facets[k].normal), strict=True)
+        ]
+        return tuple(sorted({tuple(map(sum, zip(*parts, strict=True))) for parts in itertools.product(*scaled)}))
+
+    def largest_stable_load(self, direction: Sequence[Number]) -> float:
+        """The largest a with a * direction in C, by the facets."""
+        values = self._direction(direction)
+        return float(
+            min(Fraction(f.offset) / _dot(f.normal, values) for f in self.facets if _dot(f.normal, values) > 0)
+        )
+
+    def largest_stable_load_lp(self, direction: Sequence[Number]) -> float:
+        """The same by linear programming (HiGHS), from the configurations alone."""
+        from scipy.optimize import linprog
+
+        values = [float(x) for x in self._direction(direction)]
+        scale = max(values)
+        columns = [s for own in self.classes for s in own.configurations]
+        total = self.servers
+        cost = np.array([-1.0, *[0.0] * len(columns)])
+        # a d_j <= sum of s_j x_s; the x_s of a class sum to its share of the servers
+        upper = np.array([[values[j] / scale, *(-s[j] for s in columns)] for j in range(self.types)])
+        shares = np.zeros((len(self.classes), len(columns) + 1))
+        position = 1
+        for row, own in zip(shares, self.classes, strict=True):
+            row[position : position + len(own.configurations)] = 1.0
+            position += len(own.configurations)
+        counts = np.array([own.count / total for own in self.classes])
+        result = linprog(cost, upper, np.zeros(self.types), shares, counts, method="highs")
+        if result.status != 0:
+            raise RuntimeError(f"largest stable load: {result.message}")
+        return float(result.x[0] * total / scale)
+
+    def _direction(self, direction: Sequence[Number]) -> tuple[Fraction, ...]:
+        values = self._rates(direction, "direction")
+        if not any(values):
+            raise ValueError(f"direction = {[float(x) for x in values]}: must not be zero")
+        return values
+
+
+def capacity_region(classes: Sequence[ServerClass]) -> CapacityRegion:
+    """The capacity region of a cluster of these servers."""
+    return CapacityRegion(tuple(classes), facets(classes))

@@ -1,0 +1,121 @@
+"""Heavy traffic: the bounds on the weighted backlog near a facet, and those of the single-type routing model.
+
+Work arrives in slots: a_j = sum of N_j sizes D_j, independent, with mean lambda_j and variance
+
+    sigma_j^2 = E[N_j] Var D_j + Var N_j (E D_j)^2.
+
+Near facet (c, b), eps = b - <c, lambda>, bold c_{j,m} = c_j / sqrt(M) (Maguluri, Srikant, Ying 2012, Section III):
+
+    zeta = (<c^2, sigma^2> + eps^2) / sqrt(M)
+    E<bold c, q> >= zeta / (2 eps) - B1,  B1 = b / (2 sqrt(M))           lower bound, any policy
+    eps E<bold c, q> -> <c^2, sigma^2> / (2 sqrt(M))                     JSQ or power of two with MaxWeight, eps -> 0
+
+B1 is ours (the printed constant is not known to us): the pooled queue x' = (x + <c, a> - b)^+ stays below <c, q>;
+with unused service u <= b, so that E u^2 <= b E u = b eps, the stationary mean of x'^2 gives E x >= (<c^2, sigma^2> +
+eps^2 - b eps) / (2 eps). The limit law of eps sum_j c_j Q_j is exponential with mean <c^2, sigma^2> / 2.
+
+Single type (Section IV): M servers that offer independent services S_m in {0..s_max} of mean mu and variance nu_s^2,
+eps = M mu - lambda, Q the sum of the backlogs:
+
+    zeta = sigma^2 + M nu_s^2 + eps^2
+    E Q >= zeta / (2 eps) - B1,  B1 = M s_max / 2          eps E Q -> (sigma^2 + M nu_s^2) / 2
+
+(B1 again by u <= M s_max). One server of service 1 attains it up to a constant, with a mean in closed form: for unit
+services u is 0 or 1, u^2 = u, hence E x = (sigma^2 + eps^2 - eps) / (2 eps).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elastiqueue.engines.discrete import FiniteLaw
+
+
+def work_variance(jobs: FiniteLaw, sizes: FiniteLaw) -> float:
+    """Variance of the work that arrives in a slot, from the laws of the number of jobs and of their sizes."""
+    return jobs.mean * sizes.variance + jobs.variance * sizes.mean**2
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds on a weighted backlog at distance `epsilon` from the boundary.
+
+    zeta : numerator of the leading term zeta / (2 epsilon).
+    b1 : constant of the lower bound.
+    limit : limit of epsilon times the mean weighted backlog as epsilon -> 0 (variances held).
+    """
+
+    epsilon: float
+    zeta: float
+    b1: float
+    limit: float
+
+    @property
+    def leading(self) -> float:
+        """zeta / (2 epsilon), to which the upper bound adds o(1 / epsilon)."""
+        return self.zeta / (2.0 * self.epsilon)
+
+    @property
+    def lower(self) -> float:
+        """The lower bound on the mean, never below 0."""
+        return max(0.0, self.leading - self.b1)
+
+    def slots(self, factor: float = 100.0) -> int:
+        """factor * zeta / epsilon^2, a length in which the backlog forgets its past about `factor` times over."""
+        return math.ceil(factor * self.zeta / self.epsilon**2)
+
+
+def _positive(epsilon: float, rates: Sequence[float]) -> float:
+    if not epsilon > 0.0:
+        raise ValueError(
+            f"arrival rates = {list(rates)}: must be inside the capacity region, the distance is {epsilon}"
+        )
+    return epsilon
+
+
+def facet_bounds(
+    c: Sequence[float], b: float, servers: int, rates: Sequence[float], variances: Sequence[float]
+) -> Bounds:
+    """Bounds on E<bold c, q> for arrival rates (work per slot and type, shape J) and variances sigma_j^2.
+
+    Raises ValueError unless <c, rates> < b.
+    """
+    if not len(c) == len(rates) == len(variances):
+        raise ValueError(f"variances = {list(variances)}: must be one per job type, of which there are {len(c)}")
+    epsilon = _positive(b - math.fsum(x * y for x, y in zip(c, rates, strict=True)), rates)
+    spread = math.fsum(x * x * v for x, v in zip(c, variances, strict=True))
+    root = math.sqrt(servers)
+    return Bounds(epsilon, (spread + epsilon**2) / root, b / (2.0 * root), spread / (2.0 * root))
+
+
+def exponential_mean(c: Sequence[float], variances: Sequence[float]) -> float:
+    """Mean <c^2, sigma^2> / 2 of the exponential limit of eps sum_j c_j Q_j (divide by sqrt(M) for <bold c, q>)."""
+    return math.fsum(x * x * v for x, v in zip(c, variances, strict=True)) / 2.0
+
+
+def collapsed_backlogs(c: Sequence[float], bounds: Bounds, servers: int) -> tuple[float, ...]:
+    """Leading term of E q_{j,m} for each type: the backlog lies along bold c."""
+    return tuple(x * bounds.leading / math.sqrt(servers) for x in c)
+
+
+def approach(point: Sequence[float], c: Sequence[float], epsilon: float) -> tuple[float, ...]:
+    """lambda^(eps) = lambda^k - eps c^k, arrival rates at distance `epsilon` from a point of a facet."""
+    rates = tuple(x - epsilon * y for x, y in zip(point, c, strict=True))
+    if not epsilon > 0.0 or min(rates) < 0.0:
+        raise ValueError(f"epsilon = {epsilon}: must be > 0 and leave every arrival rate >= 0")
+    return rates
+
+
+def single_type_bounds(servers: int, rate: float, variance: float, service: FiniteLaw) -> Bounds:
+    """Bounds on E sum_m q_m for identical servers, one job type, any routing (Section IV)."""
+    epsilon = _positive(servers * service.mean - rate, [rate])
+    spread = variance + servers * service.variance
+    return Bounds(epsilon, spread + epsilon**2, servers * service.values[-1] / 2.0, spread / 2.0)
+
+
+def unit_server_mean(rate: float, variance: float) -> float:
+    """E q at slot ends for one server of one unit per slot, integer work of this mean and variance: exact."""
+    epsilon = _positive(1.0 - rate, [rate])
+    return (variance + epsilon**2 - epsilon) / (2.0 * epsilon)

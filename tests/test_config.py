@@ -1,0 +1,202 @@
+"""Bad input is answered by one line that names key, value and what is allowed; good input by the right scenario."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from elastiqueue.cli import main
+from elastiqueue.config import ConfigError, read_scenario, scenario_from
+from elastiqueue.experiments import load, schema_text
+
+GOOD = {
+    "model": "tabs", "servers": 4, "arrival_rate": 0.3, "standby_rate": 0.1, "setup_rate": 0.1, "buffer": 3,
+    "horizon": 20, "warm_up": 2, "replications": 4,
+}  # fmt: skip
+
+BAD = [
+    ({"arrival_rate": 1.0, "buffer": None}, "arrival_rate", "1"),
+    ({"arrival_rate": 1.3, "model": "delayed_off"}, "arrival_rate", "1.3"),
+    ({"standby_rate": -0.1}, "standby_rate", "-0.1"),
+    ({"setup_rate": 0}, "setup_rate", "0"),
+    ({"arrival_rate": -1}, "arrival_rate", "-1"),
+    ({"arrival_rate": "fast"}, "arrival_rate", "fast"),
+    ({"arrival_rate": float("nan")}, "arrival_rate", "nan"),
+    ({"arrival_rate": {"mean": 0.1, "amplitude": 0.2, "period": 5}}, "arrival_rate", "-0.1"),
+    ({"arrival_rate": {"mean": 0.1, "amplitude": 0.1, "period": 0}}, "arrival_rate.period", "0"),
+    ({"arrival_rate": {"mean": 0.1, "amplitud": 0.1, "period": 4}}, "arrival_rate.amplitude", "missing"),
+    ({"arrival_rate": {"steps": []}}, "arrival_rate.steps", "[]"),
+    ({"arrival_rate": {"steps": [[0, 0.1], [5, 0.2], [4, 0.3]]}}, "arrival_rate", "increase"),
+    ({"arrival_rate": {"trace": "nowhere.csv"}}, "arrival_rate.trace", "nowhere.csv"),
+    ({"buffer": 0}, "buffer", "0"),
+    ({"servers": 0}, "servers", "0"),
+    ({"servers": 2.5}, "servers", "2.5"),
+    ({"speed": 3}, "speed", "3"),
+    ({"model": "tab"}, "model", "tab"),
+    ({"horizon": 1}, "warm_up", "horizon = 1"),
+    ({"horizon": "auto"}, "warm_up", "auto"),
+    ({"horizon": "long"}, "horizon", "long"),
+    ({"replications": 1}, "replications", "1"),
+    ({"start": "hot"}, "start", "hot"),
+    ({"start": "all_off", "model": "jiq"}, "start", "all_off"),
+    ({"staggered": True}, "staggered", "true"),
+    ({"standby_rate": None}, "standby_rate", "missing"),
+    ({"service": "normal"}, "service", "normal"),
+    ({"service": {"erlang": 0}}, "service.erlang", "0"),
+    ({"service": {"hyperexponential": 0.5}}, "service.hyperexponential", "0.5"),
+    ({"service": {"phase_type": {"initial": [1], "rates": [1], "routing": [[1]]}}}, "routing", "must end"),
+    ({"seed": -1}, "seed", "-1"),
+    ({"power": {"full": -5}}, "power.full", "-5"),
+    ({"precision": {"metric": "mean_wait", "relative": 2}}, "precision.relative", "2"),
+]
+
+
+@pytest.mark.parametrize(("change", "key", "shown"), BAD, ids=lambda value: json.dumps(value, default=str)[:60])
+def test_a_mistake_is_one_line_with_key_and_value(change, key, shown):
+    with pytest.raises(ConfigError) as caught:
+        scenario_from({**GOOD, **change})
+    text = str(caught.value)
+    assert "\n" not in text
+    assert key in text
+    assert shown in text
+
+
+@pytest.mark.parametrize("command", ["simulate", "exact", "fluid"])
+@pytest.mark.parametrize("change", ["standby_rate=-1", "nonsense=1", "buffer=0", "model=tap", "broken", "servers=[1"])
+def test_a_mistake_on_the_command_line_exits_2_and_writes_nothing(command, change, tmp_path, capsys):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump(GOOD))
+    output = tmp_path / "out.json"
+    assert main([command, str(file), "--set", change, "--json", str(output)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert printed.err.startswith("elastiqueue: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["scenario.yaml"]
+
+
+@pytest.mark.parametrize("text", ["", "- 1\n", "a: [", "\x00"])
+def test_a_scenario_file_that_is_not_a_mapping_is_refused(text, tmp_path, capsys):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(text)
+    assert main(["simulate", str(file)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["simulate", str(tmp_path / "missing.yaml")]) == 2
+    assert "missing.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [("", "empty"), ("time,rate\n", "empty"), ("t,r\n0,1\n2,.5\n1,.4\n", "unsorted"),
+    ("t,r\n0,a\n", "numbers"), ("t,r\n1,.5\n", "must be 0"), ("t,r\n0,-1\n", ">= 0")],
+)  # fmt: skip
+def test_traces_that_are_empty_or_unsorted_are_refused(content, says, tmp_path, capsys):
+    (tmp_path / "rates.csv").write_text(content)
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump({**GOOD, "arrival_rate": {"trace": "rates.csv"}}))
+    assert main(["simulate", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+
+
+def test_a_trace_is_found_beside_its_scenario_and_is_part_of_the_law(tmp_path):
+    (tmp_path / "rates.csv").write_text("time,rate\n0,0.2\n5,0.6\n")
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump({**GOOD, "arrival_rate": {"trace": "rates.csv"}}))
+    scenario = read_scenario(file)
+    assert [scenario.arrival.at(t) for t in (0, 4.9, 5, 100)] == [0.2, 0.2, 0.6, 0.6]
+    inline = scenario_from({**GOOD, "arrival_rate": {"steps": [[0, 0.2], [5, 0.6]]}})
+    assert scenario.digest() == inline.digest()
+    (tmp_path / "rates.csv").write_text("time,rate\n0,0.2\n5,0.5\n")
+    assert read_scenario(file).digest() != inline.digest()
+
+
+def test_json_of_the_command_line_keeps_the_contract(tmp_path, capsys):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump(GOOD))
+    assert main(["simulate", str(file), "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert set(document) == {"scenario", "metrics", "provenance"}
+    wanted = {
+        "mean_wait", "wait_probability", "loss_probability", "power", "wasted_power", "busy", "idle_on", "idle_off",
+        "setup", "queue_tail", "messages_per_task",
+    }  # fmt: skip
+    assert wanted <= set(document["metrics"])
+    one = document["metrics"]["power"]
+    assert set(one) == {"mean", "se", "ci95", "n"}
+    assert one["n"] == 4
+    assert one["ci95"][0] < one["mean"] < one["ci95"][1]
+    assert len(document["metrics"]["queue_tail"]["mean"]) == GOOD["buffer"]
+    assert main(["exact", str(file), "--set", "model=delayed_off", "--json", str(tmp_path / "exact.json")]) == 0
+    exact = json.loads((tmp_path / "exact.json").read_text())
+    assert set(exact["metrics"]["power"]) == {"mean"}
+    assert exact["metrics"]["mean_wait"]["mean"] > 0
+
+
+def test_precision_adds_replications_until_the_interval_is_narrow(tmp_path, capsys):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump({**GOOD, "horizon": 200, "precision": {"metric": "power", "relative": 0.01}}))
+    assert main(["simulate", str(file), "--json", "-"]) == 0
+    power = json.loads(capsys.readouterr().out)["metrics"]["power"]
+    assert power["n"] >= 30
+    assert (power["ci95"][1] - power["ci95"][0]) / 2 <= 0.01 * power["mean"]
+    assert main(["simulate", str(file), "--set", "precision.metric=speed"]) == 2
+    assert "precision.metric = speed" in capsys.readouterr().err
+
+
+def test_the_module_is_a_command_too():
+    done = subprocess.run([sys.executable, "-m", "elastiqueue", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("elastiqueue ")
+
+
+def test_the_schema_on_disk_is_the_exported_one(root):
+    assert (root / "config/schema.json").read_text() == schema_text()
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "quick.yaml"])
+def test_every_key_of_the_configuration_is_described(root, name):
+    values = yaml.safe_load((root / "config/config.yaml").read_text())
+    if name == "quick.yaml":
+        quick = yaml.safe_load((root / "config/quick.yaml").read_text())
+        for experiment, change in quick.pop("experiments").items():
+            assert experiment in values["experiments"], experiment
+            for key, value in change.items():
+                old = values["experiments"][experiment].get(key)
+                both = isinstance(old, dict) and isinstance(value, dict)
+                values["experiments"][experiment][key] = {**old, **value} if both else value
+        values.update(quick)
+    config = load(values)
+    assert {"fig1", "fig2", "fig3", "fig4", "fig5", "fig6"} <= set(config.figures)
+
+    def described(schema):
+        for properties in [schema.get("properties", {}), *(d.get("properties", {}) for d in schema["$defs"].values())]:
+            for key, value in properties.items():
+                yield key, "description" in value or "$ref" in json.dumps(value)
+
+    assert not [key for key, fine in described(json.loads(schema_text())) if not fine]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"experiments": {"a": {"scenario": GOOD, "grid": {"servers": [0]}}}}, "experiments.a: servers = 0"),
+        ({"experiments": {"a": {"scenario": GOOD, "gird": {}}}}, "experiments.a.gird"),
+        ({"experiments": {"a": {"scenario": GOOD, "split_by": ["colour"]}}}, "split_by = colour"),
+        ({"experiments": {"a": {"scenario": {**GOOD, "precision": {"metric": "power", "relative": 0.1}}}}}, "precision"),
+        ({"figures": {"f": {"draw": "protocol", "experiments": ["b"], "caption": "c"}}}, "figures.f.experiments = b"),
+        ({"figures": {"f": {"draw": "no_such", "experiments": [], "caption": "c"}}}, "figures.f.draw = no_such"),
+        ({"run": "a/b"}, "run = 'a/b'"),
+        ({"replications": 1}, "replications = 1"),
+    ],
+)
+def test_mistakes_in_a_run_configuration_are_one_line(change, says):
+    values = {"run": "r", "output": "o", "seed": 1, "replications": 4, "experiments": {"a": {"scenario": GOOD}}, "figures": {}}
+    assert load(values).run == "r"
+    with pytest.raises(ConfigError) as caught:
+        load({**values, **change})
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,151 @@
+"""The real workflow on a tiny configuration: it lists its jobs, does them once, and redoes what an edit touches."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import copy_project
+
+TINY = """
+run: tiny
+output: results/tiny
+replications: 4
+experiments:
+  convergence: {grid: {servers: [5, 10], setup_rate: [0.1]}, block: 2, split_by: []}
+  standby_low_load: {grid: {servers: [10], setup_rate: [1], standby_rate: [1, 0.1]}, split_by: []}
+  comparison_servers: {grid: {servers: [5], arrival_rate: [0.3]}, split_by: [model], block: 4}
+"""
+TARGETS = ["results/tiny/fig3.pdf", "results/tiny/fig4.pdf", "results/tiny/summaries/comparison_servers.csv"]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = copy_project(tmp_path_factory.mktemp("project"))
+    (folder / "tiny.yaml").write_text(TINY)
+    run(folder)
+    return folder
+
+
+def run(folder: Path, *options: str, check: bool = True, targets: list[str] = TARGETS, config: str = "tiny.yaml") -> str:
+    command = [sys.executable, "-m", "snakemake", "--configfile", config, "--cores", "2", *options, *targets]
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONWARNINGS": ""}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    output = done.stdout + done.stderr
+    assert not check or done.returncode == 0, output[-3000:]
+    return output
+
+
+def jobs(output: str) -> dict[str, int]:
+    """Job counts of a dry run, `total` left out."""
+    table = re.search(r"Job stats:\njob +count\n[- ]+\n(.*?)\n\n", output, re.S)
+    if table is None:
+        assert "Nothing to be done" in output, output[-2000:]
+        return {}
+    counts = dict(line.split() for line in table.group(1).splitlines())
+    counts.pop("total")
+    return {name: int(count) for name, count in counts.items()}
+
+
+@pytest.fixture
+def edited(project: Path):
+    """Change a file for one test: edited(path, old, new)."""
+    kept: dict[Path, str] = {}
+
+    def edit(path: str, old: str, new: str) -> None:
+        file = project / path
+        kept.setdefault(file, file.read_text())
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new, 1))
+
+    yield edit
+    for file, text in kept.items():
+        file.write_text(text)
+
+
+@pytest.mark.parametrize("snakefile", ["Snakefile", "workflow/Snakefile"])
+def test_a_dry_run_from_a_clean_clone_lists_every_figure(tmp_path, snakefile):
+    folder = copy_project(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    command = [sys.executable, "-m", "snakemake", "-n", "-s", snakefile, "--cores", "1"]
+    output = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+    counts = jobs(output)
+    assert counts["draw"] >= 6
+    assert counts["simulate"] >= 50
+    assert not (folder / "results").exists()
+    assert not (folder / "paper_figures").exists()
+
+
+def test_a_second_run_has_nothing_to_do(project):
+    assert "Nothing to be done" in run(project)
+    assert not (project / "paper_figures").exists()
+
+
+def test_a_plotting_edit_draws_and_does_nothing_else(project, edited):
+    edited("src/elastiqueue/figures/standby_sweep.py", "sharex=True", "sharex=False")
+    assert jobs(run(project, "-n")) == {"draw": 1}
+    edited("src/elastiqueue/figures/style.py", '"font.size": 8', '"font.size": 9')
+    assert jobs(run(project, "-n")) == {"draw": 2}
+
+
+def test_a_kernel_edit_reruns_what_uses_the_kernel(project, edited):
+    edited("src/elastiqueue/models/central_queue.py", "on += 1", "on += 1  # edited")
+    counts = jobs(run(project, "-n"))
+    assert counts["simulate"] == 1  # the two delayed-off cases are one chunk
+    assert "draw" not in counts
+    edited("src/elastiqueue/models/tabs.py", "idle += 1", "idle += 1  # edited")
+    assert jobs(run(project, "-n"))["simulate"] == 2 + 1 + 3  # blocks of convergence, of standby, models of comparison
+    assert jobs(run(project, "-n"))["draw"] == 2
+
+
+def test_more_replications_simulate_only_the_new_ones(project):
+    (project / "more.yaml").write_text(TINY.replace("replications: 4", "replications: 6"))
+    counts = jobs(run(project, "-n", config="more.yaml", targets=TARGETS[:1]))
+    assert counts["simulate"] == 1  # blocks of two: 0-2 and 2-4 are there
+    before = (project / "results/tiny/data/fig3.csv").read_text()
+    run(project, config="more.yaml", targets=TARGETS[:1])
+    after = (project / "results/tiny/data/fig3.csv").read_text()
+    assert ",4\n" in before
+    assert ",6\n" in after
+    run(project, targets=TARGETS[:1])
+    assert (project / "results/tiny/data/fig3.csv").read_text() == before
+
+
+def test_a_changed_parameter_is_computed_anew_and_an_old_one_is_found_again(project):
+    (project / "other.yaml").write_text(TINY.replace("standby_rate: [1, 0.1]", "standby_rate: [1, 0.2]"))
+    assert jobs(run(project, "-n", config="other.yaml", targets=TARGETS[1:2]))["simulate"] == 1
+    assert "Nothing to be done" in run(project, "-n", targets=TARGETS[1:2])
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("replications: 1", "replications = 1"),
+        ("experiments: {convergence: {grid: {servers: [0]}}}", "servers = 0"),
+        ("experiments: {convergence: {gird: {servers: [2]}}}", "gird"),
+        ("speed: 3", "speed = 3"),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_one_line_and_writes_nothing(project, line, says, tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(f"run: bad\noutput: results/bad\n{line}\n")
+    output = run(project, config=str(bad), check=False, targets=[])
+    ours = [text for text in output.splitlines() if "elastiqueue:" in text]
+    assert len(ours) == 1
+    assert says in ours[0]
+    assert "Traceback" not in output
+    assert not (project / "results/bad").exists()
+
+
+def test_the_order_and_number_of_cores_change_no_byte(project, tmp_path):
+    other = copy_project(tmp_path / "other")
+    (other / "tiny.yaml").write_text(TINY.replace("block: 2", "block: 3"))
+    run(other, "--cores", "1")
+    for name in ("data/fig3.csv", "data/fig4.csv", "summaries/comparison_servers.csv", "fig3.png", "fig4.pdf"):
+        one, two = project / "results/tiny" / name, other / "results/tiny" / name
+        assert one.read_bytes() == two.read_bytes(), name
