@@ -69,7 +69,7 @@ def tabs_like(metric: str, s: dict[str, Any]) -> float:
 
 
 def but(metric: str, change: Callable[[float, dict[str, Any]], float], **where: Any) -> World:
-    """The same world but for one metric, where the scenario has these values (and is one of TABS, if none are given)."""
+    """The same world but for one metric, for scenarios (of TABS) with these values."""
     where = {"model": "tabs", **where}
 
     def world(name: str, s: dict[str, Any]) -> float:
@@ -349,7 +349,7 @@ def test_selection_of_rows() -> None:
 
 def test_wrong_verdicts_are_as_rare_as_promised_on_the_boundary() -> None:
     """Ten values on their bounds: either verdict is wrong, and neither is more frequent than its level."""
-    level, runs, n = 0.05, 1500, 20
+    level, runs, n = 0.05, 600, 20
     part = {"test": "bound", "says": "", "of": of(), "below": 0.0}
     claims = Claims(level=level, claims={"C": {"paper": "A", "where": "", "statement": "", "parts": [part]}})
     random = np.random.default_rng(4)

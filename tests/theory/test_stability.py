@@ -64,7 +64,7 @@ def test_instability_at_load_three_tenths() -> None:
 def test_error_bound_covers_what_a_finer_truncation_shows(servers, lam, mu, nu, saturated, small) -> None:
     point = (servers, lam, mu, nu, saturated)
     coarse = stability.exact_drift(*point, tolerance=1e-9, max_states=small)
-    fine = stability.exact_drift(*point, tolerance=1e-9, max_states=30_000)
+    fine = stability.exact_drift(*point, tolerance=1e-9, max_states=12_000)
     assert fine.level > coarse.level
     assert fine.uncertainty < coarse.uncertainty / 4
     assert abs(coarse.value - fine.value) <= coarse.uncertainty + fine.uncertainty
@@ -86,7 +86,7 @@ def test_error_bound_covers_what_a_finer_truncation_shows(servers, lam, mu, nu, 
 )
 def test_exact_drift_against_simulated_drift(servers, lam, mu, nu, saturated) -> None:
     point = (servers, lam, mu, nu, saturated)
-    exact = stability.exact_drift(*point, tolerance=1e-5, max_states=30_000)
+    exact = stability.exact_drift(*point, tolerance=1e-5, max_states=12_000)
     simulated = stability.simulated_drift(*point, standard_error=0.002, max_events=20_000_000)
     assert exact.uncertainty <= 1e-5
     assert simulated.standard_error <= 0.002
@@ -134,8 +134,8 @@ def test_growth_of_the_total_queue_is_the_predicted_one() -> None:
 )
 def test_verdict_stays_under_a_finer_truncation(servers, lam, mu, nu) -> None:
     coarse = stability.verdict(servers, lam, mu, nu, max_states=1_000)
-    fine = stability.verdict(servers, lam, mu, nu, max_states=20_000)
-    tight = [stability.exact_drift(servers, lam, mu, nu, drift.saturated, 1e-6, 20_000) for drift in fine.drifts]
+    fine = stability.verdict(servers, lam, mu, nu, max_states=8_000)
+    tight = [stability.exact_drift(servers, lam, mu, nu, drift.saturated, 1e-6, 8_000) for drift in fine.drifts]
     assert coarse.verdict == fine.verdict != "undecided"
     assert [drift.sign for drift in tight] == [drift.sign for drift in fine.drifts]
     assert all(abs(a.value - b.value) <= a.uncertainty + b.uncertainty for a, b in zip(tight, fine.drifts, strict=True))
@@ -146,7 +146,7 @@ def test_too_large_for_the_exact_chain_is_simulated_and_says_so() -> None:
     assert (found.verdict, found.method) == ("unstable", "simulated")
     assert found.standard_error > 0
     assert "simulated, the exact chain is too large; standard error" in found.reason
-    exact = stability.exact_drift(6, 0.3, 1.0, 0.01, 1, max_states=30_000)
+    exact = stability.exact_drift(6, 0.3, 1.0, 0.01, 1, max_states=12_000)
     assert abs(found.drift - exact.value) < 5 * found.standard_error + exact.uncertainty
     assert "\n" not in found.reason
     with pytest.raises(ValueError, match=r"^states = \d+ of the conditioned chain: at most max_states = 300 "):

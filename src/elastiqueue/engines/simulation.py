@@ -2,7 +2,7 @@
 
 Finite horizon: independent replications from the scenario's start, totals between warm-up and horizon.
 Steady state (`horizon: auto`): every replication starts at the fluid fixed point (or where the scenario says), is warmed
-up for max(5 t0, 10 tau) and then measured for as long, with t0 = 1 + 1/mu + 1/nu and tau the longer of the integrated
+up for max(5 t0, 10 tau) and then measured for as long (times `measured`), with t0 = 1 + 1/mu + 1/nu and tau the longer of the integrated
 autocorrelation times of waiting tasks and power in a pilot run. The pilot lasts 20 t0 and is doubled until it holds
 50 tau, at most to 640 t0. The measured stretches are independent batches.
 """
@@ -58,7 +58,7 @@ def window(scenario: ServiceScenario) -> Window:
             break
         length *= 2
     batch = _round_up(max(5 * t0, 10 * tau))
-    return Window(batch, 2 * batch, tau, length * t0)
+    return Window(batch, (1 + scenario.measured) * batch, tau, length * t0)
 
 
 def grid_of(scenario: ServiceScenario) -> NDArray[np.float64]:

@@ -171,6 +171,9 @@ class ServiceScenario(Strict):
     warm_up: Rate | Literal["auto"] = Field(
         0.0, description="Time before which nothing is counted; must be below the horizon; auto exactly if horizon is."
     )
+    measured: Positive = Field(
+        1.0, description="Where horizon is auto: length of the measured stretch, in lengths of the warm-up."
+    )
     record_every: Positive | None = Field(None, description="Record the state at multiples of this time; null: never.")
     replications: Annotated[int, Field(ge=2, le=1_000_000)] = Field(100, description="Independent replications.")
     precision: Precision | None = Field(
@@ -251,6 +254,8 @@ class ServiceScenario(Strict):
             "horizon": self.horizon,
             "warm_up": self.warm_up,
         }
+        if self.horizon == "auto" and self.measured != 1:
+            law["measured"] = self.measured
         if arrival.amplitude:
             law["sinusoid"] = [arrival.amplitude, arrival.period]
         if self.model in ("tabs", "delayed_off"):
