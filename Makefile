@@ -20,7 +20,7 @@ test-all: .venv ## the test suite with the slow checks
 
 lint: .venv ## ruff, snakefmt, snakemake --lint, mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/snakefmt --check Snakefile workflow && $(BIN)/mypy
-	$(BIN)/snakemake --lint
+	PATH="$(CURDIR)/$(BIN):$$PATH" .ci/lint-workflow
 
 bench: .venv ## speed of the simulators, as ratios
 	$(BIN)/python benchmarks/speed.py

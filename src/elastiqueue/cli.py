@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from elastiqueue import __version__, claims
+from elastiqueue import __version__, claims, verification
 from elastiqueue.config import ConfigError, Scenario, read_scenario
 
 
@@ -49,7 +49,8 @@ def _parser() -> argparse.ArgumentParser:
         one.set_defaults(command=command)
     schema = commands.add_parser("schema", help="print the JSON schema of run configurations and scenarios")
     schema.set_defaults(command=_schema)
-    claims.add_command(commands)
+    for module in (claims, verification):
+        module.add_command(commands)
     return parser
 
 

@@ -1,5 +1,7 @@
 # The configuration, validated, and the names of files; no rule.
+import shlex
 import sys
+from pathlib import Path
 
 from elastiqueue.config import ConfigError
 from elastiqueue.experiments import blocks, chunks, load
@@ -12,7 +14,9 @@ except ConfigError as error:
     print(f"elastiqueue: {error}", file=sys.stderr)
     sys.exit(2)
 
-STEP = f"{sys.executable} -m elastiqueue.steps"
+# Jobs run with the interpreter that runs snakemake, whether or not its environment is activated.
+shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+
 RESULTS = f"results/{RUN.run}"
 OUTPUT = RUN.output
 FIGURES = [f"{OUTPUT}/{name}.{kind}" for name in RUN.figures for kind in ("pdf", "png")]
@@ -54,3 +58,14 @@ def block_files(wildcards):
 
 def metrics(wildcards):
     return RUN.experiments[wildcards.experiment].metrics or []
+
+
+def summaries(wildcards):
+    return [
+        f"{RESULTS}/{'summaries' if simulated(name) else 'computed'}/{name}.csv"
+        for name in RUN.figures[wildcards.figure].experiments
+    ]
+
+
+def data_of(wildcards):
+    return [f"{OUTPUT}/data/{wildcards.figure}.csv"] if RUN.figures[wildcards.figure].experiments else []

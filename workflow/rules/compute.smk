@@ -4,12 +4,14 @@
 rule compute:
     output:
         f"{RESULTS}/computed/{{experiment}}.csv",
+    log:
+        f"{RESULTS}/logs/compute/{{experiment}}.log",
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
         spec=specifications,
         engine=lambda wildcards: RUN.experiments[wildcards.experiment].engine,
         metrics=metrics,
-    resources:
-        mem_mb=2000,
-        runtime=60,
     shell:
-        "{STEP} compute --engine {params.engine} --spec {params.spec:q} --metrics {params.metrics:q} --output {output:q}"
+        "python -m elastiqueue.steps compute --engine {params.engine} --spec {params.spec:q} --metrics {params.metrics:q} --output {output:q} 2> {log:q}"

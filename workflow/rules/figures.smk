@@ -1,48 +1,42 @@
 # The data behind each figure, and the figure.
 
 
-def summaries(wildcards):
-    return [
-        f"{RESULTS}/{'summaries' if simulated(name) else 'computed'}/{name}.csv"
-        for name in RUN.figures[wildcards.figure].experiments
-    ]
-
-
-def data_of(wildcards):
-    return [f"{OUTPUT}/data/{wildcards.figure}.csv"] if RUN.figures[wildcards.figure].experiments else []
-
-
 rule figure_data:
     input:
         summaries,
     output:
         f"{OUTPUT}/data/{{figure}}.csv",
-    params:
-        sources=source_digest("elastiqueue.summaries"),
+    log:
+        f"{RESULTS}/logs/figure_data/{{figure}}.log",
     resources:
         mem_mb=700,
         runtime=10,
+    params:
+        sources=source_digest("elastiqueue.summaries"),
     shell:
-        "{STEP} data --summaries {input:q} --output {output:q}"
+        "python -m elastiqueue.steps data --summaries {input:q} --output {output:q} 2> {log:q}"
 
 
 rule draw:
     input:
         data_of,
     output:
-        pdf=report(
-            f"{OUTPUT}/{{figure}}.pdf",
+        pdf=f"{OUTPUT}/{{figure}}.pdf",
+        # The report shows images inline; a PDF it would hand to the browser's viewer, which not every browser has.
+        png=report(
+            f"{OUTPUT}/{{figure}}.png",
             category=lambda wildcards: f"Paper {RUN.figures[wildcards.figure].paper}",
             caption="../report/figure.rst",
             labels=lambda wildcards: {"figure": wildcards.figure},
         ),
-        png=f"{OUTPUT}/{{figure}}.png",
+    log:
+        f"{RESULTS}/logs/draw/{{figure}}.log",
+    resources:
+        mem_mb=700,
+        runtime=10,
     params:
         function=lambda wildcards: RUN.figures[wildcards.figure].draw,
         caption=lambda wildcards: RUN.figures[wildcards.figure].caption,
         sources=lambda wildcards: source_digest(f"elastiqueue.figures.{RUN.figures[wildcards.figure].draw}"),
-    resources:
-        mem_mb=700,
-        runtime=10,
     shell:
-        "{STEP} draw --figure {params.function} --data {input:q} --pdf {output.pdf:q} --png {output.png:q}"
+        "python -m elastiqueue.steps draw --figure {params.function} --data {input:q} --pdf {output.pdf:q} --png {output.png:q} 2> {log:q}"

@@ -2,17 +2,17 @@
 
 
 rule pilot:
-    input:
-        [],
     output:
         f"{RESULTS}/pilots/{{experiment}}/{{chunk}}.json",
-    params:
-        spec=specification,
+    log:
+        f"{RESULTS}/logs/pilot/{{experiment}}/{{chunk}}.log",
     resources:
         mem_mb=700,
         runtime=20,
+    params:
+        spec=specification,
     shell:
-        "{STEP} pilot --spec {params.spec:q} --output {output:q}"
+        "python -m elastiqueue.steps pilot --spec {params.spec:q} --output {output:q} 2> {log:q}"
 
 
 rule simulate:
@@ -20,17 +20,19 @@ rule simulate:
         pilots=pilots,
     output:
         multiext(f"{RESULTS}/blocks/{{experiment}}/{{chunk}}/{{first}}-{{last}}", blocks=".npz", provenance=".json"),
+    log:
+        f"{RESULTS}/logs/simulate/{{experiment}}/{{chunk}}/{{first}}-{{last}}.log",
+    cache: True
+    resources:
+        mem_mb=700,
+        runtime=60,
     params:
         spec=specification,
         first=lambda wildcards: int(wildcards.first),
         last=lambda wildcards: int(wildcards.last),
-    resources:
-        mem_mb=700,
-        runtime=60,
-    cache: True
     shell:
-        "{STEP} block --spec {params.spec:q} --first {params.first} --last {params.last}"
-        " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q}"
+        "python -m elastiqueue.steps block --spec {params.spec:q} --first {params.first} --last {params.last}"
+        " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} 2> {log:q}"
 
 
 rule summarise:
@@ -38,12 +40,14 @@ rule summarise:
         block_files,
     output:
         f"{RESULTS}/summaries/{{experiment}}.csv",
+    log:
+        f"{RESULTS}/logs/summarise/{{experiment}}.log",
+    resources:
+        mem_mb=1000,
+        runtime=20,
     params:
         spec=specifications,
         metrics=metrics,
         sources=source_digest("elastiqueue.summaries"),
-    resources:
-        mem_mb=1000,
-        runtime=20,
     shell:
-        "{STEP} summary --spec {params.spec:q} --files {input:q} --metrics {params.metrics:q} --output {output:q}"
+        "python -m elastiqueue.steps summary --spec {params.spec:q} --files {input:q} --metrics {params.metrics:q} --output {output:q} 2> {log:q}"

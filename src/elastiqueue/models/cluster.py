@@ -58,7 +58,7 @@ LEVELS = ("job", "workload")
 _JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
 _MAXWEIGHT, _BEST_FIT = range(2)
 
-STRIDE = 1008  # servers per block (at most 32 * 32), the distance of rows; multiples of 1024 would share cache sets
+STRIDE = 1008  # servers per block, the distance of rows; multiples of 1024 would share cache sets
 REACH = (2, 8, 32, 128, 512)  # rows for the oldest jobs of a type: the next of these
 UNROLLED = 8  # up to so many configurations the scheduling pass is unrolled and vectorised
 _ONE = np.int32(1)
@@ -374,78 +374,56 @@ SIZE, ARRIVED, NEXT = range(3)
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
-def _serve_work(z, q, n):
-    """Workload level: one unit per scheduled slot while there is work. Returns the work done."""
-    s = q + np.uint64(STRIDE)
-    served = _ZERO
-    for m in range(np.uint64(n)):
-        u = min(z[s + m], z[q + m])
-        z[q + m] = np.int32(z[q + m] - u)
-        served = np.int32(served + u)
-    return served
+def _serve(z, q, n, reach):
+    """One slot of service of one type at n servers, whose backlogs are at position q of the lanes.
 
-
-@njit(cache=True, boundscheck=False, error_model="numpy")
-def _serve_one(z, q, n):
-    """One reachable job per server.
-
-    Returns the work done, and bits m mod 32 and m // 32 for each server m at which a job ends.
+    `reach` is the number of rows of oldest jobs; 0: the workload level, where any unit of work can be served. Returns
+    the work done, and a bit m mod 32 for each server m at which a job ends.
     """
-    s, h = q + np.uint64(STRIDE), q + np.uint64(2 * STRIDE)
-    served = lanes = groups = _ZERO
-    for m in range(np.uint64(n)):
-        r = z[h + m]
-        u = min(min(z[s + m], r), _ONE)
-        r = np.int32(r - u)
-        z[h + m] = r
-        z[q + m] = np.int32(z[q + m] - u)
-        served = np.int32(served + u)
-        done = np.int32(u & np.int32(r == _ZERO))
-        lanes = np.int32(lanes | np.int32(done << np.int32(m & np.uint64(31))))
-        groups = np.int32(groups | np.int32(done << np.int32(m >> np.uint64(5))))
-    return served, lanes, groups
-
-
-@njit(cache=True, boundscheck=False, error_model="numpy")
-def _serve_two(z, q, n):
-    """The same with two reachable jobs per server."""
     s, h, g = q + np.uint64(STRIDE), q + np.uint64(2 * STRIDE), q + np.uint64(3 * STRIDE)
-    served = lanes = groups = _ZERO
-    for m in range(np.uint64(n)):
-        share, r, p = z[s + m], z[h + m], z[g + m]
-        u = min(min(share, r), _ONE)
-        v = min(min(max(np.int32(share - _ONE), _ZERO), p), _ONE)
-        r = np.int32(r - u)
-        p = np.int32(p - v)
-        z[h + m] = r
-        z[g + m] = p
-        z[q + m] = np.int32(z[q + m] - u - v)
-        served = np.int32(served + u + v)
-        done = np.int32(np.int32(u & np.int32(r == _ZERO)) | np.int32(v & np.int32(p == _ZERO)))
-        lanes = np.int32(lanes | np.int32(done << np.int32(m & np.uint64(31))))
-        groups = np.int32(groups | np.int32(done << np.int32(m >> np.uint64(5))))
-    return served, lanes, groups
-
-
-@njit(cache=True, boundscheck=False, error_model="numpy")
-def _serve_many(z, q, n, reach):
-    """The same with `reach` reachable jobs per server, one row after the other."""
-    s, h = q + np.uint64(STRIDE), q + np.uint64(2 * STRIDE)
-    served = lanes = groups = _ZERO
-    for k in range(reach):
-        rank = np.int32(k)
+    served = ended = _ZERO
+    if reach == 1:
         for m in range(np.uint64(n)):
             r = z[h + m]
-            u = min(min(max(np.int32(z[s + m] - rank), _ZERO), r), _ONE)
+            u = min(min(z[s + m], r), _ONE)
             r = np.int32(r - u)
             z[h + m] = r
             z[q + m] = np.int32(z[q + m] - u)
             served = np.int32(served + u)
             done = np.int32(u & np.int32(r == _ZERO))
-            lanes = np.int32(lanes | np.int32(done << np.int32(m & np.uint64(31))))
-            groups = np.int32(groups | np.int32(done << np.int32(m >> np.uint64(5))))
-        h += np.uint64(STRIDE)
-    return served, lanes, groups
+            ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
+    elif reach == 2:
+        for m in range(np.uint64(n)):
+            share, r, p = z[s + m], z[h + m], z[g + m]
+            u = min(min(share, r), _ONE)
+            v = min(min(max(np.int32(share - _ONE), _ZERO), p), _ONE)
+            r = np.int32(r - u)
+            p = np.int32(p - v)
+            z[h + m] = r
+            z[g + m] = p
+            z[q + m] = np.int32(z[q + m] - u - v)
+            served = np.int32(served + u + v)
+            done = np.int32(np.int32(u & np.int32(r == _ZERO)) | np.int32(v & np.int32(p == _ZERO)))
+            ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
+    elif reach == 0:
+        for m in range(np.uint64(n)):
+            u = min(z[s + m], z[q + m])
+            z[q + m] = np.int32(z[q + m] - u)
+            served = np.int32(served + u)
+    else:
+        for k in range(reach):
+            rank = np.int32(k)
+            for m in range(np.uint64(n)):
+                r = z[h + m]
+                u = min(min(max(np.int32(z[s + m] - rank), _ZERO), r), _ONE)
+                r = np.int32(r - u)
+                z[h + m] = r
+                z[q + m] = np.int32(z[q + m] - u)
+                served = np.int32(served + u)
+                done = np.int32(u & np.int32(r == _ZERO))
+                ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
+            h += np.uint64(STRIDE)
+    return served, ended
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
@@ -771,26 +749,12 @@ def _advance(
             n = min(STRIDE, servers - first)
             for j in range(count):
                 row, n8 = position + j * group, (n + 7) // 8 * 8
-                lanes = groups = _ZERO
-                if not job_level:
-                    served = _serve_work(z, np.uint64(row), n8)
-                elif reach[j] == 1:
-                    served, lanes, groups = _serve_one(z, np.uint64(row), n8)
-                elif reach[j] == 2:
-                    served, lanes, groups = _serve_two(z, np.uint64(row), n8)
-                else:
-                    served, lanes, groups = _serve_many(z, np.uint64(row), n8, reach[j])
+                served, ended = _serve(z, np.uint64(row), n8, reach[j] if job_level else 0)
                 backlog[j] -= served
-                # a job may have ended wherever a lane meets a group
-                while lanes != 0:
-                    lane = _lowest(lanes)
-                    lanes &= lanes - _ONE
-                    left = groups
-                    while left != 0:
-                        m = 32 * _lowest(left) + lane
-                        left &= left - _ONE
-                        if m >= n:
-                            continue
+                while ended != 0:
+                    m = _lowest(ended)
+                    ended &= ended - _ONE
+                    while m < n:  # a job may have ended at any of these servers
                         queue, place, gone = j * servers + first + m, row + m + 2 * STRIDE, 0
                         for k in range(queues[queue, PRESENT]):
                             gone += np.int64(z[place + k * STRIDE] == 0)
@@ -800,6 +764,7 @@ def _advance(
                                 z[row + m + STRIDE] -= gone
                                 ended_at[finished] = first + m
                                 finished += 1
+                        m += 32
             position += block
             first += STRIDE
         if maxweight:

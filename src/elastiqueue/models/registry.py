@@ -13,11 +13,15 @@ MODULES = {
     "setup": "elastiqueue.models.central_queue",
     "always_on": "elastiqueue.models.central_queue",
 }
+PHASE_TYPE = "_phase_type"  # what the name of a module for phase-type service ends in
 
 
 def module_name(scenario: Any) -> str:
-    """Full name of the module that defines the scenario's model."""
-    return MODULES[scenario.model]
+    """Full name of the module that defines the scenario's model, with the law of its service times."""
+    name = MODULES[scenario.model]
+    if getattr(scenario, "service", "exponential") == "exponential" or scenario.phase_type.is_exponential:
+        return name
+    return name + PHASE_TYPE
 
 
 def model_of(scenario: Any) -> ModuleType:

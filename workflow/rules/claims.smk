@@ -1,0 +1,68 @@
+# The papers' claims judged on the run; the run compared with the reference results; its checksums.
+from elastiqueue.claims import read_claims
+
+CLAIMS = "config/claims.yaml"
+VERDICTS = [f"{OUTPUT}/claims.{kind}" for kind in ("json", "md", "html")]
+try:
+    JUDGED = read_claims(CLAIMS).experiments()
+except ConfigError as error:
+    print(f"elastiqueue: {error}", file=sys.stderr)
+    sys.exit(2)
+
+
+rule claims:
+    input:
+        claims=CLAIMS,
+        tables=[
+            f"{RESULTS}/{'summaries' if simulated(name) else 'computed'}/{name}.csv"
+            for name in JUDGED
+            if name in RUN.experiments
+        ],
+    output:
+        f"{OUTPUT}/claims.json",
+        f"{OUTPUT}/claims.md",
+        report(
+            f"{OUTPUT}/claims.html",
+            category="Claims",
+            caption="../report/figure.rst",
+            labels={"table": "verdicts on the papers' claims"},
+        ),
+    resources:
+        mem_mb=700,
+        runtime=10,
+    params:
+        caption="What the papers claim, and the verdicts on this run; claims.md gives every test.",
+        sources=source_digest("elastiqueue.claims"),
+    shell:
+        "{sys.executable} -m elastiqueue claims --run {RUN.run} --claims {input.claims:q} --output {OUTPUT:q}"
+
+
+rule verify:
+    input:
+        reference=lambda wildcards: "paper_figures/reference/machine.json",
+        data=lambda wildcards: [f"{OUTPUT}/data/{name}.csv" for name, spec in RUN.figures.items() if spec.experiments],
+    output:
+        f"{OUTPUT}/verification.json",
+        f"{OUTPUT}/verification.md",
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        sources=source_digest("elastiqueue.verification"),
+    shell:
+        "{sys.executable} -m elastiqueue verify --run {RUN.run} --output {OUTPUT:q} --reference paper_figures/reference"
+
+
+rule manifest:
+    input:
+        FIGURES,
+        VERDICTS,
+    output:
+        f"{OUTPUT}/manifest.json",
+    resources:
+        mem_mb=700,
+        runtime=10,
+    params:
+        sources=source_digest("elastiqueue.verification"),
+    shell:
+        "{sys.executable} -m elastiqueue manifest --run {RUN.run} --output {OUTPUT:q}"
