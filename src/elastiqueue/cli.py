@@ -15,8 +15,9 @@ from typing import Any
 
 import yaml
 
-from elastiqueue import __version__, claims, verification
+from elastiqueue import __version__, claims, estimate, verification
 from elastiqueue.config import ConfigError, Scenario, read_scenario
+from elastiqueue.scenarios.service import SERVICE_MODELS, ServiceScenario
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         one.set_defaults(command=command)
     schema = commands.add_parser("schema", help="print the JSON schema of run configurations and scenarios")
     schema.set_defaults(command=_schema)
-    for module in (claims, verification):
+    for module in (claims, verification, estimate):
         module.add_command(commands)
     return parser
 
@@ -89,8 +90,15 @@ def _simulate(options: argparse.Namespace) -> None:
     _report(options, scenario, found, watch.provenance(seed=scenario.seed, sources=sources))
 
 
-def _exact(options: argparse.Namespace) -> None:
+def _read_service(options: argparse.Namespace, command: str) -> ServiceScenario:
     scenario = _read(options)
+    if not isinstance(scenario, ServiceScenario):
+        raise ConfigError(f"model = {scenario.model}: {command} is for {', '.join(SERVICE_MODELS)}")
+    return scenario
+
+
+def _exact(options: argparse.Namespace) -> None:
+    scenario = _read_service(options, "exact")
     from elastiqueue.computations import exact
     from elastiqueue.models.registry import module_name
     from elastiqueue.results import Stopwatch
@@ -107,7 +115,7 @@ def _exact(options: argparse.Namespace) -> None:
 
 
 def _fluid(options: argparse.Namespace) -> None:
-    scenario = _read(options)
+    scenario = _read_service(options, "fluid")
     from elastiqueue.computations import fluid_averages, fluid_path
     from elastiqueue.results import Stopwatch
     from elastiqueue.sources import source_digest
@@ -153,7 +161,8 @@ def _report(
             sys.stdout.write(text)
             return
         write_atomically(options.json, text)
-    print(f"{scenario.model}, {scenario.servers} servers")
+    count = scenario.describe()["servers"]
+    print(f"{scenario.model}, {count} server{'s' if count != 1 else ''}")
     with_errors = any("se" in entry for entry in metrics.values())
     heads = ("mean", "se", "95 % interval", "n") if with_errors else ("value (exact)",)
     print(f"{'metric':<24}" + "".join(f"{head:>14}" if i != 2 else f"{head:>28}" for i, head in enumerate(heads)))

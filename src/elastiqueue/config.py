@@ -11,24 +11,32 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from elastiqueue.scenarios.base import ConfigError, Strict, one_line
-from elastiqueue.scenarios.service import ServiceScenario
+from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
+from elastiqueue.scenarios.service import SERVICE_MODELS, ServiceScenario
 
 __all__ = [
-    "ConfigError", "Scenario", "ServiceScenario", "Strict", "one_line", "read_scenario", "read_yaml", "scenario_from",
+    "ClusterScenario", "ConfigError", "Scenario", "ServiceScenario", "SingleTypeScenario", "Strict", "one_line", "read_scenario", "read_yaml", "scenario_from",
     "set_key",
 ]  # fmt: skip
 
-Scenario = ServiceScenario
-_SCENARIO: TypeAdapter[Scenario] = TypeAdapter(Scenario)
+Scenario = ServiceScenario | ClusterScenario | SingleTypeScenario
+KINDS: dict[str, type[Scenario]] = {
+    **dict.fromkeys(SERVICE_MODELS, ServiceScenario),
+    "cluster": ClusterScenario,
+    "single_type": SingleTypeScenario,
+}
 
 
 def scenario_from(values: Mapping[str, Any]) -> Scenario:
     """Validate a scenario; raises ConfigError with one line."""
+    model = values.get("model")
+    if not isinstance(model, str) or model not in KINDS:
+        raise ConfigError(f"model = {model!r}: must be one of {', '.join(KINDS)}")
     try:
-        return _SCENARIO.validate_python(values)
+        return KINDS[model].model_validate(values)
     except (ValidationError, ValueError) as error:
         raise ConfigError(one_line(error)) from None
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from elastiqueue.config import ConfigError, Scenario, Strict, one_line, scenario_from, set_key
+from elastiqueue.config import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.models.registry import module_name
 from elastiqueue.seeding import canonical_json, digest
 from elastiqueue.sources import PACKAGE, source_digest
@@ -203,9 +203,10 @@ def blocks(replications: int, size: int) -> list[tuple[int, int]]:
 
 
 def schema_text() -> str:
-    """JSON schema of run configurations, with that of scenarios under `$defs`."""
+    """JSON schema of run configurations, with those of scenarios under `$defs`."""
     schema = RunConfig.model_json_schema()
-    scenario = Scenario.model_json_schema(ref_template="#/$defs/{model}")
-    inner = scenario.pop("$defs", {})
-    schema["$defs"] = {**schema["$defs"], **inner, "Scenario": scenario}
+    for kind in dict.fromkeys(KINDS.values()):
+        scenario = kind.model_json_schema(ref_template="#/$defs/{model}")
+        inner = scenario.pop("$defs", {})
+        schema["$defs"] = {**schema["$defs"], **inner, kind.__name__: scenario}
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"

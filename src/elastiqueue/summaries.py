@@ -29,7 +29,12 @@ def value_row(
 
 
 def _path_rows(point: Point, paths: NDArray[np.float64]) -> Iterable[dict[str, Any]]:
-    """Along the grid: mean and error over the replications, and the path of replication 0."""
+    """Along the grid: mean and error over the replications, and the path of replication 0; or a model's own rows."""
+    tails = getattr(model_of(point.scenario), "tail_rows", None)
+    if tails is not None:
+        for name, x, values in tails(point.scenario, paths):
+            yield value_row(name, mean_estimate(values), x, "tail")
+        return
     names = model_of(point.scenario).components(point.scenario)[:PATH_PARTS]
     for row, time in enumerate(grid_of(point.scenario)):
         for column, name in enumerate(names):

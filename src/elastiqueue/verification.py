@@ -266,7 +266,7 @@ def checksum(path: Path) -> str:
 def manifest(output: str | Path, results: str | Path, run: str) -> dict[str, Any]:
     """Checksums and sizes of every file of a run, and its provenance.
 
-    The reference and what is written after the manifest (itself, the verification) are left out.
+    Left out: the reference, logs, and what is written after the manifest (itself, the verification).
     """
     output, results = Path(output), Path(results)
     paths = {path for folder in (output, results) for path in folder.rglob("*") if path.is_file()}
@@ -274,7 +274,7 @@ def manifest(output: str | Path, results: str | Path, run: str) -> dict[str, Any
     kept = sorted(
         path
         for path in paths - left_out
-        if (output / "reference") not in path.parents and not path.name.startswith(".")
+        if not path.name.startswith(".") and not {output / "reference", results / "logs"} & set(path.parents)
     )
     files = {path.as_posix(): {"sha256": checksum(path), "bytes": path.stat().st_size} for path in kept}
     return {"run": run, "files": files, "provenance": provenance(results)}

@@ -53,10 +53,10 @@ def infocom(servers, rho, **options):
 
 
 def two_classes(**options):
-    """Servers with different numbers of configurations, three jobs of a type at a time."""
+    """Servers with different numbers of configurations."""
     return ClusterParameters(
         counts=(3, 2),
-        configurations=(((3, 0), (1, 1)), ((0, 2),)),
+        configurations=(((2, 0), (1, 1)), ((0, 2),)),
         arrivals=(poisson_law(0.8), batch_bernoulli(2, 0.7)),
         sizes=(uniform_mixture([(1, 4, 0.7), (9, 12, 0.3)]), deterministic(5)),
         **options,
@@ -64,7 +64,7 @@ def two_classes(**options):
 
 
 def nine_configurations(**options):
-    """More configurations than the vectorised scheduler unrolls."""
+    """More configurations than the vectorised scheduler unrolls, up to eight jobs of a type at a time."""
     return ClusterParameters(
         **identical(4, [(8 - k, k) for k in range(9)]),
         arrivals=(poisson_law(1.5), poisson_law(1.5)),
@@ -254,7 +254,7 @@ EXACT = {
 @pytest.mark.parametrize(("routing", "servers"), EXACT)
 def test_one_type_exact_and_simulated(routing, servers):
     load = 0.8 * servers
-    cut = {2: 40, 3: 30}[servers]  # the mass beyond is below the digits asked for: the same numbers with 36 and 27
+    cut = {2: 40, 3: 25}[servers]  # the mass beyond does not matter: from 25 to 30 the numbers move by 4e-7
     exact = one_type_chain(servers, binomial_pairs(2 * servers, load / (2 * servers)), routing, cut)
     assert exact == pytest.approx(EXACT[routing, servers], abs=6e-6)
     parameters = ClusterParameters(

@@ -103,14 +103,17 @@ def test_paths_of_tabs_keep_their_invariants(servers, load, mu, nu, buffer, star
     counts = run.path * servers
     assert np.allclose(counts, np.round(counts), atol=1e-9)
     assert counts.min() >= 0
-    assert np.allclose(counts[:, :4].sum(axis=1), servers)  # idle-on + off + setup + q_1 = N
-    assert (np.diff(counts[:, 3:], axis=1) <= 1e-9).all()  # q_i decreasing in i
+    tail = counts[:, 4:]
+    assert np.allclose(counts[:, :3].sum(axis=1) + tail[:, 0], servers)  # idle-on + off + setup + q_1 = N
+    assert (np.diff(tail, axis=1) <= 1e-9).all()  # q_i decreasing in i
+    assert np.allclose(counts[:, 3], tail.sum(axis=1))
+    assert len(tabs.components(scenario)) == counts.shape[1]
     total = dict(zip(tabs.columns(scenario), run.totals, strict=True))
     time_of_servers = total["idle_on"] + total["idle_off"] + total["setup"] + total["q_1"]
     assert time_of_servers == pytest.approx(20 * servers, rel=1e-9)
     assert total["arrivals"] == total["accepted"] + total["lost_off"] + total["lost_full"]
     departures = total["green"] + total["shortened"]
-    tasks = counts[-1, 3:].sum() - counts[0, 3:].sum()
+    tasks = counts[-1, 3] - counts[0, 3]
     assert total["accepted"] - departures == pytest.approx(tasks)
     assert total["setups_started"] - total["setups"] == pytest.approx(counts[-1, 2] - counts[0, 2])
     assert total["waiting"] == pytest.approx(sum(total[f"q_{i}"] for i in range(2, buffer + 1)), rel=1e-9, abs=1e-9)
@@ -173,6 +176,10 @@ def test_an_unlimited_buffer_is_a_very_long_one():
         assert second["lost_full"] == 0
         assert second["q_45"] > 0  # beyond the first allocation
         assert all(first[name] == second[name] for name in first if name in second)
+        grid = np.linspace(0.0, 400.0, 5)
+        paths = [tabs.simulate(one, words.copy(), 0.0, 400.0, grid, direct).path for one in (endless, long)]
+        assert np.array_equal(paths[0], paths[1][:, : paths[0].shape[1]])
+        assert paths[0][-1, 3] > paths[0][-1, 4:].sum() + 1  # tasks are counted at all levels, the tail is cut
 
 
 @pytest.mark.parametrize("model", sorted(set(MODULES) - {"cluster", "single_type"}))

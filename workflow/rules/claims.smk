@@ -27,6 +27,8 @@ rule claims:
             caption="../report/figure.rst",
             labels={"table": "verdicts on the papers' claims"},
         ),
+    log:
+        f"{RESULTS}/logs/claims.log",
     resources:
         mem_mb=700,
         runtime=10,
@@ -34,7 +36,7 @@ rule claims:
         caption="What the papers claim, and the verdicts on this run; claims.md gives every test.",
         sources=source_digest("elastiqueue.claims"),
     shell:
-        "{sys.executable} -m elastiqueue claims --run {RUN.run} --claims {input.claims:q} --output {OUTPUT:q}"
+        "python -m elastiqueue claims --run {RUN.run} --claims {input.claims:q} --output {OUTPUT:q} 2> {log:q}"
 
 
 rule verify:
@@ -44,13 +46,15 @@ rule verify:
     output:
         f"{OUTPUT}/verification.json",
         f"{OUTPUT}/verification.md",
+    log:
+        f"{RESULTS}/logs/verify.log",
     resources:
         mem_mb=1000,
         runtime=10,
     params:
         sources=source_digest("elastiqueue.verification"),
     shell:
-        "{sys.executable} -m elastiqueue verify --run {RUN.run} --output {OUTPUT:q} --reference paper_figures/reference"
+        "python -m elastiqueue verify --run {RUN.run} --output {OUTPUT:q} --reference paper_figures/reference 2> {log:q}"
 
 
 rule manifest:
@@ -59,10 +63,12 @@ rule manifest:
         VERDICTS,
     output:
         f"{OUTPUT}/manifest.json",
+    log:
+        f"{RESULTS}/logs/manifest.log",
     resources:
         mem_mb=700,
         runtime=10,
     params:
         sources=source_digest("elastiqueue.verification"),
     shell:
-        "{sys.executable} -m elastiqueue manifest --run {RUN.run} --output {OUTPUT:q}"
+        "python -m elastiqueue manifest --run {RUN.run} --output {OUTPUT:q} 2> {log:q}"

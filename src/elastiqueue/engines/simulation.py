@@ -44,6 +44,9 @@ def _round_up(value: float) -> float:
 
 def window(scenario: ServiceScenario) -> Window:
     """The scenario's own window, or for a steady-state run the one that a pilot run fixes."""
+    if not isinstance(scenario, ServiceScenario):
+        warm_up, slots = model_of(scenario).lengths(scenario)
+        return Window(float(warm_up), float(warm_up + slots))
     if not isinstance(scenario.horizon, str) and not isinstance(scenario.warm_up, str):
         return Window(scenario.warm_up, scenario.horizon)
     model = model_of(scenario)
@@ -63,7 +66,7 @@ def window(scenario: ServiceScenario) -> Window:
 
 def grid_of(scenario: ServiceScenario) -> NDArray[np.float64]:
     """Times at which the scenario asks for the state, shape (T,)."""
-    if scenario.record_every is None or isinstance(scenario.horizon, str):
+    if scenario.record_every is None or not isinstance(scenario, ServiceScenario) or isinstance(scenario.horizon, str):
         return np.empty(0)
     count = math.floor(scenario.horizon / scenario.record_every + 1e-9)
     return np.minimum(scenario.record_every * np.arange(count + 1), scenario.horizon)

@@ -617,7 +617,7 @@ def _join(z, numbers, queues, born, pool, queue, reach, position, heads, size):
 
 @njit(cache=True)
 def _leave(z, numbers, queues, born, pool, queue, reach, position, heads, totals):
-    """Remove the finished jobs of a queue, whose oldest job is at `position` of the lanes; move the others up."""
+    """Remove the finished jobs of a queue, whose oldest job is at `position` of the lanes; returns how many."""
     before, kept = queues[queue, PRESENT], 0
     for k in range(before):
         remaining = z[position + k * STRIDE]
@@ -628,7 +628,8 @@ def _leave(z, numbers, queues, born, pool, queue, reach, position, heads, totals
             z[position + kept * STRIDE] = remaining
             born[queue * heads + kept] = birth
             kept += 1
-    totals[COMPLETIONS] += before - kept
+    ended = before - kept
+    totals[COMPLETIONS] += ended
     while kept < reach and queues[queue, FIRST] >= 0:
         entry = queues[queue, FIRST]
         z[position + kept * STRIDE] = pool[entry, SIZE]
@@ -641,6 +642,7 @@ def _leave(z, numbers, queues, born, pool, queue, reach, position, heads, totals
     for k in range(kept, before):
         z[position + k * STRIDE] = 0
     queues[queue, PRESENT] = kept
+    return ended
 
 
 @njit(cache=True)
@@ -674,11 +676,12 @@ def _fill(z, queues, need, have, m, servers, position, types, group):
 @njit(cache=True)
 def _lowest(bits):
     """Position of the lowest bit of an int32 that is not 0: by halves and without jumps, which nobody could predict."""
-    low, position = np.int64(bits) & 0xFFFFFFFF, np.int64(0)
-    for half in (16, 8, 4, 2, 1):
-        skip = half * np.int64(low & ((1 << half) - 1) == 0)
-        position += skip
-        low >>= skip
+    low = np.int64(bits) & 0xFFFFFFFF
+    position = np.int64(low & 0xFFFF == 0) << 4
+    position += np.int64((low >> position) & 0xFF == 0) << 3
+    position += np.int64((low >> position) & 0xF == 0) << 2
+    position += np.int64((low >> position) & 0x3 == 0) << 1
+    position += np.int64((low >> position) & 0x1 == 0)
     return position
 
 
@@ -695,7 +698,7 @@ def _squares(z, row, n):
 @njit(cache=True, boundscheck=False, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
 def _advance(
     words, numbers, z, backlog, random_words, random_bytes, order, born, queues, pool, backlog_sum, jobs_of, ended_at,
-    reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, need, have,
+    reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, size_law, need, have,
     servers, routing, draws, scheduling, limit, norm_interval, number, most, block, job_level,
     types, configs, heads, slots, totals, samples, interval,
 ):  # fmt: skip
@@ -730,7 +733,7 @@ def _advance(
                 place = position + 2 * STRIDE
                 work = 0
                 for _ in range(jobs):
-                    size = draw(s_cdf, s_values, s_guide, s_start, j, words)
+                    size = draw(s_cdf, s_values, s_guide, s_start, size_law[j], words)
                     work += size
                     if job_level:
                         _join(z, numbers, queues, born, pool, j * servers + m, reach[j], place, room, size)
@@ -755,11 +758,12 @@ def _advance(
                     m = _lowest(ended)
                     ended &= ended - _ONE
                     while m < n:  # a job may have ended at any of these servers
-                        queue, place, gone = j * servers + first + m, row + m + 2 * STRIDE, 0
-                        for k in range(queues[queue, PRESENT]):
-                            gone += np.int64(z[place + k * STRIDE] == 0)
-                        if gone > 0:
-                            _leave(z, numbers, queues, born, pool, queue, reach[j], place, room, totals)
+                        queue, place = j * servers + first + m, row + m + 2 * STRIDE
+                        k, present = 0, queues[queue, PRESENT]
+                        while k < present and z[place + k * STRIDE] != 0:
+                            k += 1
+                        if k < present:
+                            gone = _leave(z, numbers, queues, born, pool, queue, reach[j], place, room, totals)
                             if scheduling == _BEST_FIT:
                                 z[row + m + STRIDE] -= gone
                                 ended_at[finished] = first + m
@@ -835,8 +839,10 @@ class Cluster:
         heaviest = max(1, *(sum(s) for own in p.configurations for s in own))
         routing = {"jsq": _JSQ, "random": _RANDOM, "power_of_two_with_replacement": _WITH_REPLACEMENT}
         have, need = p.integer_resources()
+        sizes = list(dict.fromkeys(p.sizes))  # types of the same law share its table, which then stays in the cache
         self._fixed = (
-            np.array(reach, np.int64), np.array(p.c, np.float64), *tables(p.arrivals), *tables(p.sizes),
+            np.array(reach, np.int64), np.array(p.c, np.float64), *tables(p.arrivals), *tables(sizes),
+            np.array([sizes.index(law) for law in p.sizes], np.int64),
             np.array(need, np.int64).reshape(types, -1), np.array([have[k] for k in p.classes]).reshape(servers, -1),
             servers, routing.get(p.routing, _POWER_OF_D), p.draws, SCHEDULING.index(p.scheduling),
             (2**31 - 1) // heaviest, p.norm_interval, count, self._most, self._block, p.level == "job",

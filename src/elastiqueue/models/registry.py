@@ -12,6 +12,8 @@ MODULES = {
     "delayed_off": "elastiqueue.models.central_queue",
     "setup": "elastiqueue.models.central_queue",
     "always_on": "elastiqueue.models.central_queue",
+    "cluster": "elastiqueue.models.slotted",
+    "single_type": "elastiqueue.models.slotted",
 }
 PHASE_TYPE = "_phase_type"  # what the name of a module for phase-type service ends in
 

@@ -65,7 +65,10 @@ def columns(scenario: ServiceScenario) -> tuple[str, ...]:
 
 
 def metrics(scenario: ServiceScenario) -> dict[str, Ratio]:
-    """The metrics as ratios of totals; fractions are per server, the queue tail is queue_tail[i]."""
+    """The metrics as ratios of totals; fractions are per server, the queue tail is queue_tail[i].
+
+    growth is that of the total number of tasks per mean service time: 0 in a stable system over a long time.
+    """
     n, power = scenario.servers, scenario.power
     accepted = {"accepted": 1.0}
     consumption = {
@@ -91,6 +94,7 @@ def metrics(scenario: ServiceScenario) -> dict[str, Ratio]:
         "green_per_task": Ratio({"green": 1.0}, accepted),
         "red_per_task": Ratio({"red": 1.0}, accepted),
         "setups_per_task": Ratio({"setups": 1.0}, accepted),
+        "growth": Ratio({"accepted": 1.0, "green": -1.0, "shortened": -1.0}),
     }
     for i in range(1, tail_length(scenario) + 1):
         result[f"queue_tail[{i}]"] = Ratio({f"q_{i}": 1 / n})
@@ -420,7 +424,8 @@ def simulate(
 
     Returns
     -------
-    Replication : totals by `columns`, and a path of shape (T, 3 + tail): fractions u, d0, d1, q_1, q_2, ...
+    Replication : totals by `columns`, and a path of shape (T, 4 + tail), per server: fractions u, d0, d1, then the number
+        of tasks (at all levels, also those beyond the tail), then q_1, q_2, ...
     """
     n, arrival = scenario.servers, scenario.arrival
     mu, nu = rates(scenario)
@@ -432,7 +437,7 @@ def simulate(
     counts = np.zeros(len(COUNTS), np.int64)
     integrals = np.zeros(queue.size + 2)
     tail = tail_length(scenario)
-    path = np.empty((grid.size, 3 + tail))
+    path = np.empty((grid.size, 4 + tail))
     times, steps = np.array(arrival.times), np.array(arrival.rates)
     blocks = arrival.constant and not scenario.aborts and not direct
 
@@ -455,7 +460,8 @@ def simulate(
             now = stop
             if row >= 0:
                 path[row, :3] = others / n
-                path[row, 3:] = queue[1 : tail + 1] / n
+                path[row, 3] = queue[1:].sum() / n
+                path[row, 4:] = queue[1 : tail + 1] / n
             if not counted and now >= warm_up:
                 counts[:] = 0
                 integrals[:] = 0.0
@@ -476,11 +482,12 @@ def events(totals: dict[str, float]) -> float:
 
 def signals(scenario: ServiceScenario, path: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Waiting tasks and power per server along a path, each of shape (T,): what a pilot run looks at."""
-    power = scenario.power
-    watts = power.full * (path[:, 3] + path[:, 2]) + power.idle * path[:, 0] + power.off * path[:, 1]
-    return path[:, 4:].sum(axis=1), watts
+    power, tail = scenario.power, path[:, -tail_length(scenario) :]
+    watts = power.full * (tail[:, 0] + path[:, 2]) + power.idle * path[:, 0] + power.off * path[:, 1]
+    return tail[:, 1:].sum(axis=1), watts
 
 
 def components(scenario: ServiceScenario) -> tuple[str, ...]:
     """Names of the columns of a path."""
-    return ("idle_on", "idle_off", "setup", *(f"queue_tail[{i}]" for i in range(1, tail_length(scenario) + 1)))
+    tail = (f"queue_tail[{i}]" for i in range(1, tail_length(scenario) + 1))
+    return ("idle_on", "idle_off", "setup", "tasks", *tail)

@@ -14,9 +14,10 @@ As `elastiqueue.models.tabs`, with the phase of the service in progress in the s
 The wait that an arrival expects, if its server holds i tasks and is in phase j, is i - 1 mean services and the mean
 residual m_j of the phase (`PhaseType.residual`).
 
-Three simulators: `_advance_direct`, event by event, also with a time-varying arrival rate; `_advance_blocks`, uniformised
-blocks as in `elastiqueue.models.tabs`; and `_advance_two_phases`, the same for K = 2, where the usual events need no jump.
-All three let `_arrive` and `_evolve` do what is not usual.
+Simulators: `_advance_direct`, event by event, also with a time-varying arrival rate; `_advance_blocks`, uniformised blocks
+as in `elastiqueue.models.tabs`, whose events are those of `_block`, or for K = 2 of `_block_of_two_phases`, where the usual
+ones need no jump. All of them let `_arrive` and `_evolve` do the rest, which are compiled into them. Arrays grow between
+blocks only: where one may be replaced, each use of it counts its references, at several times the cost of an event.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ ARRIVALS, WAITED, LOST_OFF, LOST_FULL, FOUND, GREEN, RED, STARTED, COMPLETED, SH
 MET = PHASES + 1
 IDLE_ON, IDLE_OFF, SETUP = range(3)  # positions in integrals and in the state `others`
 TOP = 3  # position in `others`: the longest queue of the block
+MOST = 4096  # events of a block
 _11 = np.uint64(11)
 
 
@@ -179,9 +181,8 @@ def _arrive(share, left, buffer, initial, servers, queue, others, counts, moved)
 
 
 @njit(cache=True, inline="always")
-def _evolve(x, left, mu, nu, law, servers, queue, others, counts, moved):
+def _evolve(x, left, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved):
     """Any other event, or none, chosen by x >= 0 on the scale of the rates: servers of one task first, then the others."""
-    gammas, initial, ways = law
     for several in range(2):
         for k in range(gammas.size):
             number = servers[1 - several, k]
@@ -244,21 +245,21 @@ def _service_rate(gammas, servers):
 
 
 @njit(cache=True)
-def _grown(values):
-    """The same values in twice the room along the first axis."""
-    return np.concatenate((values, np.zeros_like(values)))
+def _with_room(values, size):
+    """The same values with room for `size` entries along the first axis."""
+    return np.concatenate((values, np.zeros((size - len(values), *values.shape[1:]), values.dtype)))
 
 
-@njit(cache=True)
-def _advance_direct(
-    n, times, steps, amplitude, omega, mu, nu, buffer, law, start, end, servers, queue, others, words, counts, integrals
-):
-    """Simulate from `start` to `end`, event by event. Returns the arrays that may have grown: servers, queue, integrals."""
-    bound = (steps.max() + abs(amplitude)) * n
-    moved = np.zeros(integrals.size, np.int64)
-    t, position = start, 0
-    while True:
-        total = bound + _service_rate(law[0], servers) + mu * others[IDLE_ON] + nu * others[SETUP]
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _direct(
+    bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words, counts,
+    integrals, moved,
+):  # fmt: skip
+    """At most MOST events from time t on, none after `end`; the time reached."""
+    gammas, initial, ways = law
+    position = 0
+    for _ in range(MOST):
+        total = bound + _service_rate(gammas, servers) + mu * others[IDLE_ON] + nu * others[SETUP]
         wait = exponential(words) / total if total > 0.0 else np.inf
         until = min(t + wait, end)
         span = until - t
@@ -275,22 +276,131 @@ def _advance_direct(
         if x < bound:
             rate, position = rate_at(t, position, times, steps, amplitude, omega)
             if x < rate * n:  # else thinned
-                _arrive(x / (rate * n), 0, buffer, law[1], servers, queue, others, counts, moved)
-                if queue[queue.size - 2] > 0:
-                    servers, queue, integrals, moved = _grown(servers), _grown(queue), _grown(integrals), _grown(moved)
+                _arrive(x / (rate * n), 0, buffer, initial, servers, queue, others, counts, moved)
         else:
-            _evolve(x - bound, 0, mu, nu, law, servers, queue, others, counts, moved)
+            _evolve(x - bound, 0, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
+    return t
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _block(
+    arrival, scale, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
+):  # fmt: skip
+    """The events of a block, any number of phases."""
+    gammas, initial, ways = law
+    s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
+    left = intervals
+    for _ in range(events):
+        left -= 1
+        draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+        x = np.float64(draw >> _11) * scale
+        if x < arrival:
+            _arrive(x / arrival, left, buffer, initial, servers, queue, others, counts, moved)
+        else:
+            _evolve(x - arrival, left, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
+    words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _block_of_two_phases(
+    n, arrival, scale, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
+):  # fmt: skip
+    """`_block` for two phases.
+
+    While a server is idle-on the usual events are arrivals and whatever befalls a server of one task. They are told
+    apart by five comparisons whose outcomes, 0.0 or 1.0, are added up: no jump to mispredict, and all in floating point
+    (the counts are whole numbers, exact), because a conversion would sit on the way from one event to the next.
+
+        y:  ... split ... 0 ... ends_1 ... phase_1 ... ends_2 ... phase_2 ... everything else
+          to 1      to 2    1 ends    1 -> 2     2 ends     2 -> 1
+
+    They leave room = U + S_11 + S_12 alone, so that U need not be kept. The sum of S_11 + S_12 over the intervals gives
+    the time integral of what they change; unusual events account for themselves.
+    """
+    gammas, initial, ways = law
+    gamma_1, gamma_2 = gammas[0], gammas[1]
+    exit_1, exit_2 = gamma_1 * min(ways[0, 0], 1.0), gamma_2 * min(ways[1, 0], 1.0)
+    split = arrival * min(initial[0], 1.0) - arrival
+    s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
+    one_1, one_2 = float(servers[1, 0]), float(servers[1, 1])
+    room = float(others[IDLE_ON]) + one_1 + one_2
+    both_0, area, arrived = one_1 + one_2, 0.0, 0.0
+    unusual, changed, moved_both = 0, 0, 0  # by unusual events: S_11 + S_12, and that times the intervals left
+    for left in range(intervals - 1, intervals - 1 - events, -1):
+        draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+        y = np.float64(draw >> _11) * scale - arrival
+        both = one_1 + one_2
+        beyond = y - gamma_1 * one_1
+        edge = gamma_2 * one_2 if both < room else -np.inf
+        area += both
+        if beyond < edge:
+            to_1 = 1.0 * (y < split)
+            came = 1.0 * (y < 0.0)
+            by_1 = 1.0 * (y < exit_1 * one_1)
+            in_1 = 1.0 * (beyond < 0.0)
+            by_2 = 1.0 * (beyond < exit_2 * one_2)
+            arrived += came
+            one_1 = one_1 + (to_1 + came + 1.0) - in_1 - by_2
+            one_2 = one_2 + (came - to_1 - 1.0) + (in_1 + in_1 - by_1)
+            continue
+        unusual += 1
+        servers[1, 0], servers[1, 1] = int(one_1), int(one_2)
+        others[IDLE_ON] = int(room - both)
+        queue[1] = n - others[IDLE_ON] - others[IDLE_OFF] - others[SETUP]
+        if y < 0.0:
+            _arrive((y + arrival) / arrival, left, buffer, initial, servers, queue, others, counts, moved)
+        else:
+            _evolve(y, left, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
+        one_1, one_2 = float(servers[1, 0]), float(servers[1, 1])
+        room = float(others[IDLE_ON]) + one_1 + one_2
+        change = int(one_1 + one_2 - both)
+        changed += change
+        moved_both += change * left
+    words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+    both = one_1 + one_2
+    servers[1, 0], servers[1, 1] = int(one_1), int(one_2)
+    others[IDLE_ON] = int(room - both)
+    queue[1] = n - others[IDLE_ON] - others[IDLE_OFF] - others[SETUP]
+    others[TOP] = max(others[TOP], 1)
+    area += both * (intervals - events) - both_0 * intervals
+    moved[IDLE_ON] -= int(area) - moved_both
+    moved[3] += int(area) - moved_both
+    ended = int(arrived) - (int(both - both_0) - changed)
+    counts[ARRIVALS] += int(arrived)
+    counts[GREEN] += ended
+    counts[PHASES] += events - unusual - int(arrived) - ended
+
+
+@njit(cache=True)
+def _advance_direct(
+    n, times, steps, amplitude, omega, mu, nu, buffer, law, start, end, servers, queue, others, words, counts, integrals
+):
+    """Simulate from `start` to `end`, event by event. Returns the arrays that may have grown: servers, queue, integrals."""
+    bound = (steps.max() + abs(amplitude)) * n
+    moved = np.zeros(integrals.size, np.int64)
+    t = start
+    while t < end:
+        while others[TOP] > 1 and queue[others[TOP]] == 0:
+            others[TOP] -= 1
+        size = min(others[TOP] + MOST, buffer) + 2
+        if size > queue.size:
+            servers, queue = _with_room(servers, size), _with_room(queue, size)
+            integrals, moved = _with_room(integrals, size + 2), _with_room(moved, size + 2)
+        t = _direct(
+            bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words, counts,
+            integrals, moved,
+        )  # fmt: skip
     return servers, queue, integrals
 
 
 @njit(cache=True)
 def _advance_blocks(
-    n, rate, mu, nu, delta, buffer, law, start, end, servers, queue, others, words, counts, integrals
+    n, rate, mu, nu, delta, buffer, law, twofold, start, end, servers, queue, others, words, counts, integrals
 ):
-    """Simulate from `start` to `end` in uniformised blocks, constant arrival rate, any number of phases.
+    """Simulate from `start` to `end` in uniformised blocks, constant arrival rate; returns as `_advance_direct`.
 
-    `delta`: most that one event adds to the total rate. Time integrals are those of the state at the start of the
-    block, plus every change times the number of intervals behind it.
+    `delta`: most that one event adds to the total rate; `twofold`: use the simulator for two phases. Time integrals are
+    those of the state at the start of the block, plus every change times the number of intervals behind it.
     """
     arrival = rate * n
     moved = np.zeros(integrals.size, np.int64)
@@ -301,7 +411,7 @@ def _advance_blocks(
             for which in range(3):
                 integrals[which] += (end - t) * others[which]
             break
-        m = min(max(int(3.0 * math.sqrt(total)), 16), 4096)
+        m = min(max(int(3.0 * math.sqrt(total)), 16), MOST)
         bound = total + m * delta
         length = gamma(float(m), words) / bound
         last = t + length >= end
@@ -316,115 +426,17 @@ def _advance_blocks(
         while queue[others[TOP] + 1] > 0:
             others[TOP] += 1
             integrals[2 + others[TOP]] += length * queue[others[TOP]]
-        s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-        for event in range(events):
-            draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-            x = np.float64(draw >> _11) * (bound * TO_UNIT)
-            left = intervals - 1 - event
-            if x < arrival:
-                _arrive(x / arrival, left, buffer, law[1], servers, queue, others, counts, moved)
-                if queue[queue.size - 2] > 0:
-                    servers, queue, integrals, moved = _grown(servers), _grown(queue), _grown(integrals), _grown(moved)
-            else:
-                _evolve(x - arrival, left, mu, nu, law, servers, queue, others, counts, moved)
-        words[0], words[1], words[2], words[3] = s0, s1, s2, s3
-        for which in range(3 + others[TOP]):
-            integrals[which] += length / intervals * moved[which]
-            moved[which] = 0
-        t += length
-        if last:
-            break
-    return servers, queue, integrals
-
-
-@njit(cache=True)
-def _advance_two_phases(
-    n, rate, mu, nu, delta, buffer, law, start, end, servers, queue, others, words, counts, integrals
-):
-    """`_advance_blocks` for two phases; gives the same events from the same draws.
-
-    While a server is idle-on the usual events are arrivals and whatever befalls a server of one task. They are told
-    apart by five comparisons whose outcomes, 0.0 or 1.0, are added up: no jump to mispredict, and all in floating point
-    (the counts are whole numbers, exact), because a conversion would sit on the way from one event to the next.
-
-        0 ... split ... arrival ... ends_1 ... phase_1 ... ends_2 ... phase_2 ... everything else
-          to 1     to 2        1 ends     1 -> 2      2 ends     2 -> 1
-    """
-    gammas, initial, ways = law
-    gamma_1, gamma_2 = gammas[0], gammas[1]
-    exit_1, exit_2 = gamma_1 * min(ways[0, 0], 1.0), gamma_2 * min(ways[1, 0], 1.0)
-    arrival = rate * n
-    split = arrival * min(initial[0], 1.0)
-    moved = np.zeros(integrals.size, np.int64)
-    t = start
-    while True:
-        total = arrival + _service_rate(gammas, servers) + mu * others[IDLE_ON] + nu * others[SETUP]
-        if total <= 0.0:  # nothing can happen any more
-            for which in range(3):
-                integrals[which] += (end - t) * others[which]
-            break
-        m = min(max(int(3.0 * math.sqrt(total)), 16), 4096)
-        bound = total + m * delta
-        length = gamma(float(m), words) / bound
-        last = t + length >= end
-        events, intervals = m, m
-        if last:
-            events = binomial(m - 1, (end - t) / length, words)
-            intervals = events + 1
-            length = end - t
-        for which in range(3):
-            integrals[which] += length * others[which]
-        others[TOP] = 0
-        while queue[others[TOP] + 1] > 0:
-            others[TOP] += 1
-            integrals[2 + others[TOP]] += length * queue[others[TOP]]
-        s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
+        size = min(others[TOP] + events, buffer) + 2  # an event lengthens no queue by more than one
+        if size > queue.size:
+            servers, queue = _with_room(servers, size), _with_room(queue, size)
+            integrals, moved = _with_room(integrals, size + 2), _with_room(moved, size + 2)
         scale = bound * TO_UNIT
-        idle, one_1, one_2 = float(others[IDLE_ON]), float(servers[1, 0]), float(servers[1, 1])
-        moved_idle, left = 0.0, float(intervals)
-        arrived, ended, usual = 0.0, 0.0, 0
-        for _ in range(events):
-            left -= 1.0
-            draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-            x = np.float64(draw >> _11) * scale
-            phase_1 = arrival + gamma_1 * one_1
-            phase_2 = phase_1 + gamma_2 * one_2
-            edge = phase_2 if idle > 0.0 else -1.0
-            if x < edge:
-                to_1 = 1.0 if x < split else 0.0
-                came = 1.0 if x < arrival else 0.0
-                by_1 = 1.0 if x < arrival + exit_1 * one_1 else 0.0
-                in_1 = 1.0 if x < phase_1 else 0.0
-                by_2 = 1.0 if x < phase_1 + exit_2 * one_2 else 0.0
-                ends = by_1 - came + (by_2 - in_1)
-                one_1 += (to_1 + came) - (in_1 + by_2) + 1.0
-                one_2 += (came - to_1) + (in_1 - by_1) + in_1 - 1.0
-                idle += ends - came
-                moved_idle += (ends - came) * left
-                arrived += came
-                ended += ends
-                usual += 1
-                continue
-            others[IDLE_ON] = int(idle)
-            servers[1, 0], servers[1, 1] = int(one_1), int(one_2)
-            queue[1] = n - others[IDLE_ON] - others[IDLE_OFF] - others[SETUP]
-            if x < arrival:
-                _arrive(x / arrival, int(left), buffer, initial, servers, queue, others, counts, moved)
-                if queue[queue.size - 2] > 0:
-                    servers, queue, integrals, moved = _grown(servers), _grown(queue), _grown(integrals), _grown(moved)
-            else:
-                _evolve(x - arrival, int(left), mu, nu, law, servers, queue, others, counts, moved)
-            idle, one_1, one_2 = float(others[IDLE_ON]), float(servers[1, 0]), float(servers[1, 1])
-        words[0], words[1], words[2], words[3] = s0, s1, s2, s3
-        others[IDLE_ON] = int(idle)
-        servers[1, 0], servers[1, 1] = int(one_1), int(one_2)
-        queue[1] = n - others[IDLE_ON] - others[IDLE_OFF] - others[SETUP]
-        others[TOP] = max(others[TOP], 1)
-        moved[IDLE_ON] += int(moved_idle)
-        moved[3] -= int(moved_idle)
-        counts[ARRIVALS] += int(arrived)
-        counts[GREEN] += int(ended)
-        counts[PHASES] += usual - int(arrived) - int(ended)
+        if twofold:
+            _block_of_two_phases(
+                n, arrival, scale, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
+            )
+        else:
+            _block(arrival, scale, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved)
         for which in range(3 + others[TOP]):
             integrals[which] += length / intervals * moved[which]
             moved[which] = 0
@@ -453,24 +465,25 @@ def simulate(
     buffer = np.iinfo(np.int64).max if scenario.buffer is None else scenario.buffer
     tail = tail_length(scenario)
     law, phases = kernel_law(service), service.phases
-    size = tail + 3  # row 0, one row per queue length, one beyond that stays 0, and one to see growth come
+    size = tail + 2  # row 0, one row per queue length, and one beyond that stays 0
     servers, queue = np.zeros((size, phases), np.int64), np.zeros(size, np.int64)
     servers[1] = phase_counts(busy, service)
     queue[1] = busy
-    others = np.array([idle, d0, d1, 0], np.int64)
+    others = np.array([idle, d0, d1, 1], np.int64)
     counts = np.zeros(MET + phases, np.int64)
     integrals = np.zeros(size + 2)
     path = np.empty((grid.size, 3 + tail))
     times, steps = np.array(arrival.times), np.array(arrival.rates)
     delta = largest_rise(service, (nu, mu - nu), mu)
-    fast = _advance_two_phases if phases == 2 and not generic else _advance_blocks
+    twofold = phases == 2 and not generic
 
     def advance(start: float, end: float) -> None:
         nonlocal servers, queue, integrals
         if arrival.constant and not direct:
-            servers, queue, integrals = fast(
-                n, steps[0], mu, nu, delta, buffer, law, start, end, servers, queue, others, words, counts, integrals
-            )
+            servers, queue, integrals = _advance_blocks(
+                n, steps[0], mu, nu, delta, buffer, law, twofold, start, end, servers, queue, others, words, counts,
+                integrals,
+            )  # fmt: skip
         else:
             servers, queue, integrals = _advance_direct(
                 n, times, steps, arrival.amplitude, 2 * math.pi / arrival.period, mu, nu, buffer, law, start, end,

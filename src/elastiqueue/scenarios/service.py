@@ -11,6 +11,7 @@ from elastiqueue.arrivals import ArrivalRate
 from elastiqueue.scenarios.base import ConfigError, Positive, Rate, Strict
 from elastiqueue.seeding import digest
 
+SERVICE_MODELS = ("tabs", "jiq", "delayed_off", "setup", "always_on")
 DISTRIBUTED = ("tabs", "jiq")
 ALWAYS_ON = ("jiq", "always_on")
 

@@ -361,7 +361,7 @@ class CapacityRegion:
         result = linprog(cost, upper, np.zeros(self.types), shares, counts, method="highs")
         if result.status != 0:
             raise RuntimeError(f"largest stable load: {result.message}")
-        return float(result.x[0] * total / scale)
+        return float(np.asarray(result.x)[0] * total / scale)
 
     def _direction(self, direction: Sequence[Number]) -> tuple[Fraction, ...]:
         values = self._rates(direction, "direction")

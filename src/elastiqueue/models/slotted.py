@@ -1,0 +1,258 @@
+"""Clusters and single-type routing as models of the simulation engine: from scenarios to parameters, runs and bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elastiqueue.engines.discrete import FiniteLaw, batch_bernoulli, binomial_law, poisson_law, uniform_mixture
+from elastiqueue.models import cluster, single_type
+from elastiqueue.models.base import Ratio, Replication
+from elastiqueue.scenarios.cluster import ClusterScenario, FiniteSizes, SingleTypeScenario, UniformSizes
+from elastiqueue.theory.capacity import (
+    CapacityRegion, ServerClass, capacity_region, maximal_configurations,
+)  # fmt: skip
+from elastiqueue.theory.heavy_traffic import Bounds, approach, facet_bounds, single_type_bounds, work_variance
+
+SlottedScenario = ClusterScenario | SingleTypeScenario
+WARM_UP_RELAXATIONS = 20
+# Where the tail of the weighted backlog is evaluated, in multiples of its mean under the exponential limit.
+TAIL_POINTS = tuple(k / 4 for k in range(25))
+
+
+def _law(name: str, mean: float, batch: int, trials: int) -> FiniteLaw:
+    if name == "batch_bernoulli":
+        return batch_bernoulli(batch, mean)
+    return binomial_law(trials, mean) if name == "binomial" else poisson_law(mean)
+
+
+def _sizes(spec: FiniteSizes | UniformSizes) -> FiniteLaw:
+    if isinstance(spec, UniformSizes):
+        return uniform_mixture(spec.uniform)
+    return FiniteLaw(tuple(spec.values), tuple(spec.probabilities))
+
+
+def _per_type(value: Any, types: int, key: str) -> list[Any]:
+    values = value if isinstance(value, list) else [value] * types
+    if len(values) != types:
+        raise ValueError(f"{key}: has {len(values)} entries; must have one per job type, {types}")
+    return values
+
+
+def server_classes(scenario: ClusterScenario) -> tuple[ServerClass, ...]:
+    """Classes of servers with their maximal configurations."""
+    kinds = scenario.classes
+    if kinds is None:
+        pairs = [(scenario.count, scenario)]
+    else:
+        pairs = [(kind.count, kind) for kind in kinds]  # type: ignore[misc]
+    found = []
+    for count, kind in pairs:
+        if kind.configurations is not None:
+            own = tuple(tuple(s) for s in kind.configurations)
+        else:
+            own = maximal_configurations(kind.resources or [], scenario.job_types or [])
+        found.append(ServerClass(count, own))
+    return tuple(found)
+
+
+@cache
+def _region(classes: tuple[ServerClass, ...]) -> CapacityRegion:
+    return capacity_region(classes)
+
+
+def region(scenario: ClusterScenario) -> CapacityRegion:
+    """The capacity region of the scenario's cluster."""
+    return _region(server_classes(scenario))
+
+
+@dataclass(frozen=True)
+class Intensity:
+    """Work per slot and type, its variance, and the laws behind it."""
+
+    rates: tuple[float, ...]
+    variances: tuple[float, ...]
+    jobs: tuple[FiniteLaw, ...]
+    sizes: tuple[FiniteLaw, ...]
+
+
+def facet_point(scenario: ClusterScenario) -> tuple[float, ...]:
+    """Where epsilon starts from: the scenario's point, or the centroid of the vertices of its facet."""
+    if scenario.arrivals.point is not None:
+        return tuple(scenario.arrivals.point)
+    vertices = region(scenario).face(_facet_index(scenario))
+    return tuple(sum(values) / len(vertices) for values in zip(*vertices, strict=True))
+
+
+def _facet_index(scenario: ClusterScenario) -> int:
+    count = len(region(scenario).facets)
+    if scenario.facet is None or not 0 <= scenario.facet < count:
+        raise ValueError(f"facet = {scenario.facet}: must be one of 0..{count - 1}")
+    return scenario.facet
+
+
+def intensity(scenario: ClusterScenario) -> Intensity:
+    """What arrives in a slot."""
+    arrivals = scenario.arrivals
+    types = region(scenario).types
+    specs = _per_type(scenario.job_sizes, types, "job_sizes")
+    sizes = tuple(_sizes(spec) for spec in specs)
+    if arrivals.mean is not None:
+        means = [float(x) for x in _per_type(list(arrivals.mean), types, "arrivals.mean")]
+    else:
+        if arrivals.load is not None:
+            direction = _per_type(list(arrivals.direction or []), types, "arrivals.direction")
+            work = [arrivals.load * scenario.count * x for x in direction]
+        else:
+            point = _per_type(list(facet_point(scenario)), types, "arrivals.point")
+            c = region(scenario).facets[_facet_index(scenario)].c
+            work = list(approach(point, c, float(arrivals.epsilon or 0)))
+        means = [w / law.mean for w, law in zip(work, sizes, strict=True)]
+    batches = _per_type(arrivals.batch, types, "arrivals.batch")
+    trials = _per_type(arrivals.trials, types, "arrivals.trials")
+    jobs = tuple(
+        _law(arrivals.law, mean, batch, number) for mean, batch, number in zip(means, batches, trials, strict=True)
+    )
+    rates = tuple(a.mean * s.mean for a, s in zip(jobs, sizes, strict=True))
+    return Intensity(rates, tuple(work_variance(a, s) for a, s in zip(jobs, sizes, strict=True)), jobs, sizes)
+
+
+@cache
+def _cluster_parameters(text: str) -> cluster.ClusterParameters:
+    scenario = ClusterScenario.model_validate_json(text)
+    classes, arriving = server_classes(scenario), intensity(scenario)
+    kinds = scenario.classes if scenario.classes is not None else [scenario]
+    has_resources = all(kind.resources is not None for kind in kinds)
+    return cluster.ClusterParameters(
+        counts=tuple(own.count for own in classes),
+        configurations=tuple(own.configurations for own in classes),
+        arrivals=arriving.jobs,
+        sizes=arriving.sizes,
+        routing=scenario.routing,
+        d=scenario.d,
+        scheduling=scenario.scheduling,
+        level=scenario.level,
+        resources=tuple(tuple(kind.resources or ()) for kind in kinds) if has_resources else None,
+        needs=tuple(tuple(row) for row in scenario.job_types) if scenario.job_types else None,
+        direction=region(scenario).facets[_facet_index(scenario)].c if scenario.facet is not None else None,
+    )
+
+
+def parameters(scenario: SlottedScenario) -> Any:
+    """The scenario in the plain numbers that the kernel takes; ValueError with one line where it makes no sense."""
+    if isinstance(scenario, ClusterScenario):
+        return _cluster_parameters(scenario.model_dump_json())
+    service = _sizes(scenario.service)
+    return single_type.SingleTypeParameters(
+        scenario.servers, _single_arrivals(scenario), service, scenario.routing, scenario.d
+    )
+
+
+def _single_arrivals(scenario: SingleTypeScenario) -> FiniteLaw:
+    arrivals, capacity = scenario.arrivals, scenario.servers * _sizes(scenario.service).mean
+    if arrivals.mean is not None:
+        mean = arrivals.mean
+    else:
+        mean = arrivals.load * capacity if arrivals.load is not None else capacity - float(arrivals.epsilon or 0)
+    if mean < 0:
+        raise ValueError(f"arrivals.epsilon = {arrivals.epsilon}: must be at most {capacity:g}, the mean service")
+    return _law(arrivals.law, mean, arrivals.batch, arrivals.trials or 2 * scenario.servers)
+
+
+def bounds(scenario: SlottedScenario) -> Bounds:
+    """The paper's bounds on the weighted backlog <bold c, q> (single type: on the total) of the scenario."""
+    if isinstance(scenario, SingleTypeScenario):
+        arriving, service = _single_arrivals(scenario), _sizes(scenario.service)
+        return single_type_bounds(scenario.servers, arriving.mean, arriving.variance, service)
+    facet = region(scenario).facets[_facet_index(scenario)]
+    arriving = intensity(scenario)
+    return facet_bounds(facet.c, facet.b, scenario.count, arriving.rates, arriving.variances)
+
+
+def relaxation(scenario: SlottedScenario) -> float:
+    """Slots in which the backlog forgets: the variance of the weighted work over epsilon^2, unscaled by sqrt(M)."""
+    found = bounds(scenario)
+    root = math.sqrt(scenario.count) if isinstance(scenario, ClusterScenario) else 1.0
+    return found.zeta * root / found.epsilon**2
+
+
+def lengths(scenario: SlottedScenario) -> tuple[int, int]:
+    """Warm-up and measured slots of one replication."""
+    warm_up, slots = scenario.warm_up, scenario.slots
+    if warm_up == "auto":
+        warm_up = math.ceil(WARM_UP_RELAXATIONS * relaxation(scenario))
+    if slots == "auto":
+        slots = max(1000, math.ceil(scenario.relaxations * relaxation(scenario) / scenario.replications))
+    return int(warm_up), int(slots)
+
+
+def columns(scenario: SlottedScenario) -> tuple[str, ...]:
+    """Names of the totals; `early` is the weighted backlog (single type: total) in the first half of the window."""
+    own = cluster if isinstance(scenario, ClusterScenario) else single_type
+    return (*own.columns(parameters(scenario)), "early", "early_slots")
+
+
+def metrics(scenario: SlottedScenario) -> dict[str, Ratio]:
+    """The metrics as ratios of totals.
+
+    warm_up_test is the weighted (single type: total) backlog of the second half of the window less that of the first,
+    0 up to its error where the warm-up was long enough.
+    """
+    own = cluster if isinstance(scenario, ClusterScenario) else single_type
+    found = own.metrics(parameters(scenario))
+    found["growth"] = found.pop("drift")
+    name = "weighted" if isinstance(scenario, ClusterScenario) else "total"
+    found["warm_up_test"] = Ratio({name: 1.0, "early": -2.0}, {"early_slots": 1.0})
+    if isinstance(scenario, SingleTypeScenario):
+        found["weighted_backlog"] = found["total_backlog"]
+    return found
+
+
+def simulate(
+    scenario: SlottedScenario,
+    words: NDArray[np.uint64],
+    warm_up: float,
+    horizon: float,
+    grid: NDArray[np.float64],
+    direct: bool = False,
+) -> Replication:
+    """One replication: totals over the slots from warm_up to horizon, and samples of the weighted backlog, (T, 1)."""
+    chosen = parameters(scenario)
+    first = int(horizon - warm_up) // 2
+    rest = int(horizon - warm_up) - first
+    every = scenario.sample_every or 0
+    if isinstance(scenario, ClusterScenario):
+        system = cluster.Cluster(chosen, words)
+        system.advance(int(warm_up))
+        totals, early_samples = system.advance(first, None, every)
+        early = totals[cluster.WEIGHTED]
+        totals, late_samples = system.advance(rest, totals, every)
+        samples = np.concatenate([early_samples, late_samples])[:, None]
+        if direct:
+            raise ValueError("direct: the cluster has one simulator; its plain form is cluster.Reference")
+    else:
+        one = single_type.SingleType(chosen, words)
+        one.advance(int(warm_up))
+        totals = one.advance(first)
+        early = totals[single_type.TOTAL]
+        totals = one.advance(rest, totals)
+        samples = np.empty((0, 1))
+    return Replication(np.array([*totals, early, first]), samples)
+
+
+def components(scenario: SlottedScenario) -> tuple[str, ...]:
+    """Names of the columns of the samples."""
+    return ("weighted_backlog",)
+
+
+def tail_rows(scenario: SlottedScenario, samples: NDArray[np.float64]) -> Iterator[tuple[str, float, list[float]]]:
+    """P(weighted backlog > x * its limiting mean) per replication, samples of shape (R, T, 1): name, x, values."""
+    scale = bounds(scenario).leading
+    for x in TAIL_POINTS:
+        yield "tail", x, [float(np.mean(one[:, 0] > x * scale)) for one in samples]

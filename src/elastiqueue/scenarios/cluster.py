@@ -1,0 +1,247 @@
+"""Scenarios in discrete time: clusters under routing and MaxWeight scheduling, and routing of a single job type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from elastiqueue.scenarios.base import ConfigError, Positive, Rate, Strict
+from elastiqueue.seeding import digest
+
+Count = Annotated[int, Field(ge=1)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Vector = Annotated[list[Amount], Field(min_length=1)]
+Slots = Annotated[int, Field(ge=1)]
+Routing = Literal["jsq", "power_of_two", "power_of_two_with_replacement", "power_of_d", "random"]
+
+
+class Arrivals(Strict):
+    """Jobs that arrive in a slot: their law, and one of mean, load or epsilon."""
+
+    law: Literal["batch_bernoulli", "binomial", "poisson"] = Field(
+        description="batch_bernoulli: `batch` jobs at once or none; binomial with `trials`; poisson."
+    )
+    mean: Vector | None = Field(None, description="Jobs per slot and type in the whole cluster.")
+    load: Rate | None = Field(None, description="rho: the work per slot and type is rho * servers * direction.")
+    direction: Vector | None = Field(None, description="Work per slot, type and server at load 1; goes with load.")
+    epsilon: Positive | None = Field(
+        None, description="Distance to the facet: the work per slot is point - epsilon c, in the whole cluster."
+    )
+    point: Vector | None = Field(
+        None, description="Point of the facet that epsilon starts from; null: the centroid of the facet's vertices."
+    )
+    batch: Count | list[Count] = Field(1, description="Jobs in a batch, one number or one per type.")
+    trials: Count | list[Count] = Field(100, description="Trials of the binomial law, one number or one per type.")
+
+    @model_validator(mode="after")
+    def _one_intensity(self) -> Arrivals:
+        given = [name for name in ("mean", "load", "epsilon") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ConfigError(f"arrivals: has {', '.join(given) or 'no intensity'}; must have mean, load or epsilon")
+        if (self.load is None) != (self.direction is None):
+            raise ConfigError("arrivals.direction: goes with load, and load with it")
+        if self.point is not None and self.epsilon is None:
+            raise ConfigError("arrivals.point: goes with epsilon")
+        return self
+
+
+class FiniteSizes(Strict):
+    """A finite law by its values and probabilities."""
+
+    values: list[Annotated[int, Field(ge=0)]] = Field(min_length=1, description="Integers; job sizes are >= 1.")
+    probabilities: list[Rate] = Field(min_length=1, description="One per value; they sum to 1.")
+
+
+class UniformSizes(Strict):
+    """A mixture of uniform laws."""
+
+    uniform: list[tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], Rate]] = Field(
+        min_length=1, description="[[first, last, weight], ...]: uniform on first..last; the weights sum to 1."
+    )
+
+
+def _size_kind(value: Any) -> str:
+    if isinstance(value, list):
+        return "list"
+    return "uniform" if (isinstance(value, Mapping) and "uniform" in value) or hasattr(value, "uniform") else "finite"
+
+
+Sizes = Annotated[
+    Annotated[FiniteSizes, Tag("finite")] | Annotated[UniformSizes, Tag("uniform")], Discriminator(_size_kind)
+]
+SizesPerType = Annotated[
+    Annotated[FiniteSizes, Tag("finite")]
+    | Annotated[UniformSizes, Tag("uniform")]
+    | Annotated[list[Sizes], Tag("list")],
+    Discriminator(_size_kind),
+]
+
+
+class ClassOfServers(Strict):
+    """`count` identical servers."""
+
+    count: Count = Field(description="Number of servers of this class.")
+    resources: Vector | None = Field(None, description="Amount of each resource; goes with job_types.")
+    configurations: list[list[Annotated[int, Field(ge=0)]]] | None = Field(
+        None, description="Maximal configurations, jobs per type; instead of resources."
+    )
+
+
+class Slotted(Strict):
+    """What scenarios in slots share."""
+
+    routing: Routing = Field("jsq", description="How a slot's arrivals of a type choose their server.")
+    d: Count = Field(2, description="Servers that power_of_d draws.")
+    slots: Slots | Literal["auto"] = Field(
+        100_000,
+        description="Measured slots of each replication; auto: so many that all replications have `relaxations` "
+        "relaxation times zeta / epsilon^2 together.",
+    )
+    warm_up: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+        1000, description="Slots before; auto: 20 relaxation times."
+    )
+    relaxations: Positive = Field(200.0, description="Relaxation times measured where slots is auto; at least 100.")
+    replications: Annotated[int, Field(ge=2, le=1_000_000)] = Field(10, description="Independent replications.")
+    seed: Annotated[int, Field(ge=0)] = Field(1, description="Root of all random streams.")
+    sample_every: Slots | None = Field(
+        None, description="Slots between samples of the weighted backlog, for its distribution; null: none."
+    )
+
+    @property
+    def precision(self) -> None:
+        """Scenarios in slots are run with a given number of replications."""
+        return None
+
+    @property
+    def record_every(self) -> None:
+        """They record samples, not paths."""
+        return None
+
+    def digest(self) -> str:
+        """Digest of `law`, the spawn key of the scenario's random streams."""
+        return digest(self.law())
+
+    def law(self) -> dict[str, Any]:
+        """What determines the law of the sample path: all but the number of replications and the seed.
+
+        Where lengths are automatic they depend on the number of replications, which then belongs to the law.
+        """
+        values = self.model_dump(mode="json")
+        del values["seed"]
+        if self.slots != "auto":
+            del values["replications"]
+        return values
+
+
+class ClusterScenario(Slotted):
+    """A cluster of servers with resources, jobs of several types, routing and preemptive scheduling; time in slots."""
+
+    model: Literal["cluster"] = Field(description="cluster: paper B's model.")
+    servers: Count | None = Field(None, description="Number of identical servers; or give classes.")
+    resources: Vector | None = Field(None, description="Amount of each resource of a server.")
+    configurations: list[list[Annotated[int, Field(ge=0)]]] | None = Field(
+        None, description="Maximal configurations of a server, jobs per type; instead of resources and job_types."
+    )
+    classes: list[ClassOfServers] | None = Field(None, description="Servers of several kinds, instead of servers.")
+    job_types: list[Vector] | None = Field(None, description="What one job of each type needs of each resource.")
+    scheduling: Literal["maxweight", "best_fit"] = Field("maxweight", description="How a server chooses what to serve.")
+    level: Literal["job", "workload"] = Field(
+        "job", description="job: a job gets at most one unit per slot; workload: any unit of work can be served."
+    )
+    arrivals: Arrivals = Field(description="Law and intensity of the arrivals.")
+    job_sizes: SizesPerType = Field(
+        default_factory=lambda: FiniteSizes(values=[1], probabilities=[1.0]),
+        description="Job sizes in slots: {values, probabilities}, {uniform: [[first, last, weight], ...]}, or a list "
+        "with one law per type.",
+    )
+    facet: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="Facet, numbered as `elastiqueue capacity` lists them, whose normal c weights the backlog and which "
+        "epsilon approaches; null: all types count alike.",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ClusterScenario:
+        if (self.servers is None) == (self.classes is None):
+            raise ConfigError("servers: must be given, or classes, and not both")
+        kinds = self.classes if self.classes is not None else [self]
+        for kind in kinds:
+            if (kind.resources is None) == (kind.configurations is None):
+                raise ConfigError("resources: must be given, or configurations, for each kind of server, and not both")
+            if kind.resources is not None and self.job_types is None:
+                raise ConfigError("job_types: is missing; resources need the needs of each type")
+            if kind.configurations is not None and (not kind.configurations or not kind.configurations[0]):
+                raise ConfigError("configurations = []: must have at least one, with one number per type")
+        if self.arrivals.epsilon is not None and self.facet is None:
+            raise ConfigError("facet: is missing; arrivals.epsilon is a distance to a facet")
+        if (self.slots == "auto" or self.warm_up == "auto") and self.arrivals.epsilon is None:
+            raise ConfigError("slots = auto: needs arrivals.epsilon")
+        return self
+
+    @property
+    def count(self) -> int:
+        """Number of servers."""
+        return self.servers if self.servers is not None else sum(kind.count for kind in self.classes or [])
+
+    def describe(self) -> dict[str, Any]:
+        """The scenario in scalar columns of a tidy table."""
+        return {
+            "model": self.model,
+            "servers": self.count,
+            "routing": self.routing,
+            "scheduling": self.scheduling,
+            "level": self.level,
+            "law": self.arrivals.law,
+            "load": self.arrivals.load,
+            "facet": self.facet,
+            "epsilon": self.arrivals.epsilon,
+        }
+
+
+class SingleTypeArrivals(Strict):
+    """Work that arrives in a slot: its law, and one of mean, load or epsilon."""
+
+    law: Literal["batch_bernoulli", "binomial", "poisson"] = Field(description="As for a cluster.")
+    mean: Rate | None = Field(None, description="Work per slot.")
+    load: Rate | None = Field(None, description="Work per slot over the mean service of all servers.")
+    epsilon: Positive | None = Field(None, description="Mean service of all servers less the work per slot.")
+    batch: Count = Field(1, description="Size of a batch.")
+    trials: Count | None = Field(None, description="Trials of the binomial law; null: two per server.")
+
+    @model_validator(mode="after")
+    def _one_intensity(self) -> SingleTypeArrivals:
+        given = [name for name in ("mean", "load", "epsilon") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ConfigError(f"arrivals: has {', '.join(given) or 'no intensity'}; must have mean, load or epsilon")
+        return self
+
+
+class SingleTypeScenario(Slotted):
+    """Identical servers, one job type, routing only (paper B, Section IV); time in slots."""
+
+    model: Literal["single_type"] = Field(description="single_type: routing without scheduling.")
+    servers: Count = Field(description="Number of identical servers.")
+    arrivals: SingleTypeArrivals = Field(description="Law and intensity of the arriving work.")
+    service: FiniteSizes = Field(
+        default_factory=lambda: FiniteSizes(values=[1], probabilities=[1.0]),
+        description="Law of the work that one server can do in a slot.",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SingleTypeScenario:
+        if (self.slots == "auto" or self.warm_up == "auto") and self.arrivals.epsilon is None:
+            raise ConfigError("slots = auto: needs arrivals.epsilon")
+        return self
+
+    def describe(self) -> dict[str, Any]:
+        """The scenario in scalar columns of a tidy table."""
+        return {
+            "model": self.model,
+            "servers": self.servers,
+            "routing": self.routing,
+            "law": self.arrivals.law,
+            "load": self.arrivals.load,
+            "epsilon": self.arrivals.epsilon,
+        }
