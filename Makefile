@@ -13,10 +13,10 @@ quick: .venv ## the same workflow in little (config/quick.yaml), into results/qu
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores all --configfile config/quick.yaml
 
 test: .venv ## the test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-all: .venv ## the test suite with the slow checks
-	$(BIN)/python -m pytest -m "not cluster"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not cluster"
 
 lint: .venv ## ruff, snakefmt, snakemake --lint, mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/snakefmt --check Snakefile workflow && $(BIN)/mypy

@@ -54,6 +54,7 @@ class Prediction:
     parts: list[Part]
     cores: int
     calibration: float  # seconds that the calibration took
+    starting: float = 0.0  # CPU seconds of a simulation job's start
 
     @property
     def jobs(self) -> list[float]:
@@ -163,7 +164,7 @@ def estimate(config: RunConfig, cores: int, budget: float = CALIBRATION) -> Pred
                 part.blocks.append(starting + (last - first) * one_replication)
         part.others.append(plotting)
     drawn = Part("figures", others=[2 * plotting] * len(config.figures) + [plotting] * len(config.figures))
-    return Prediction([*parts, drawn], cores, time.perf_counter() - begun)
+    return Prediction([*parts, drawn], cores, time.perf_counter() - begun, starting)
 
 
 def _windows(points: Sequence[Any], pilots: Path, windows: dict[str, Any]) -> list[Any]:

@@ -37,7 +37,7 @@ class Experiment(Strict):
     )
     scenario: dict[str, Any] = Field(description="Keys of the base scenario (README, 'Own experiments').")
     cases: list[dict[str, Any]] = Field(
-        default_factory=lambda: [{}],
+        default=[{}],
         min_length=1,
         description="Each case sets keys of its own; `label` names it in tables and legends. Dotted keys reach inside.",
     )

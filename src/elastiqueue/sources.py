@@ -29,7 +29,12 @@ def _file_of(module: str) -> Path | None:
 def _imports(path: Path) -> frozenset[str]:
     """Modules of this package that a file imports, at any depth of its code."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue  # imports for annotations only
+        todo.extend(ast.iter_child_nodes(node))
         if isinstance(node, ast.Import):
             found.update(name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -92,7 +92,7 @@ def test_the_readable_chain_of_a_disguised_law_has_the_exponential_solution(mode
         assert disguised[name] == pytest.approx(value, rel=1e-7, abs=1e-9), name
 
 
-probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=4).filter(lambda values: sum(values) > 0.1)
+probabilities = st.lists(st.floats(0, 1), min_size=2, max_size=4).filter(lambda values: sum(values) > 0.1)
 
 
 @st.composite
@@ -138,20 +138,20 @@ def test_paths_of_tabs_conserve_servers_and_tasks(
     counts = run.path * servers
     assert np.allclose(counts, np.round(counts), atol=1e-9)
     assert counts.min() >= 0
-    assert np.allclose(counts[:, :4].sum(axis=1), servers)
-    assert (np.diff(counts[:, 3:], axis=1) <= 1e-9).all()
+    others, queue = counts[:, :4], counts[:, 4:]  # u, d0, d1, tasks; q_1, q_2, ...
+    assert np.allclose(others[:, :3].sum(axis=1) + queue[:, 0], servers)
+    assert np.allclose(others[:, 3], queue.sum(axis=1))
+    assert (np.diff(queue, axis=1) <= 1e-9).all()
     total = dict(zip(module.columns(scenario), run.totals, strict=True))
     of_servers = total["idle_on"] + total["idle_off"] + total["setup"] + total["q_1"]
     assert of_servers == pytest.approx(20 * servers, rel=1e-9)
     assert total["arrivals"] == total["accepted"] + total["lost_off"] + total["lost_full"]
-    tasks = counts[-1, 3:].sum() - counts[0, 3:].sum()
-    assert total["accepted"] - total["green"] - total["shortened"] == pytest.approx(tasks)
-    assert total["setups_started"] - total["setups"] == pytest.approx(counts[-1, 2] - counts[0, 2])
+    assert total["accepted"] - total["green"] - total["shortened"] == pytest.approx(others[-1, 3] - others[0, 3])
+    assert total["setups_started"] - total["setups"] == pytest.approx(others[-1, 2] - others[0, 2])
     idle = total["green"] + total["setups"] - total["red"] - (total["accepted"] - total["waited"])
-    assert idle == pytest.approx(counts[-1, 0] - counts[0, 0])  # flow into and out of idle-on
+    assert idle == pytest.approx(others[-1, 0] - others[0, 0])  # flow into and out of idle-on
     assert total["waiting"] == pytest.approx(sum(total[f"q_{i}"] for i in range(2, buffer + 1)), rel=1e-9, abs=1e-9)
-    assert total["found"] >= 0
-    assert (total["found"] > 0) == (total["waited"] > 0 and not scenario.phase_type.is_exponential) or total["found"] > 0
+    assert (total["found"] > 0) == (total["waited"] > 0)
     if all(p == 0 for row in scenario.phase_type.routing for p in row) and not scenario.phase_type.is_exponential:
         assert total["phase_changes"] == 0
 
@@ -225,7 +225,7 @@ def test_large_systems_follow_the_fluid_path(service, rate):
     )
     paths = simulate(scenario, 0, 8)[1]
     limit = fluid_path(scenario)
-    fluid = np.column_stack([limit.u, limit.d0, limit.d1, limit.q])
+    fluid = np.column_stack([limit.u, limit.d0, limit.d1, limit.q.sum(axis=1), limit.q])
     assert np.abs(paths.mean(axis=0) - fluid).max() <= 5 / math.sqrt(n)
     small = scenario_from({**scenario.model_dump(exclude_unset=True), "servers": n // 100})
     coarse = np.abs(simulate(small, 0, 8)[1] - fluid).max(axis=(1, 2)).mean()

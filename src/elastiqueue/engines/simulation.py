@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from elastiqueue.models.registry import model_of
 from elastiqueue.scenarios.service import ServiceScenario
 from elastiqueue.seeding import PILOT, stream
 from elastiqueue.statistics import Estimate, autocorrelation_time, estimate
+
+if TYPE_CHECKING:
+    from elastiqueue.config import Scenario
 
 SAMPLES_PER_T0 = 20
 FIRST_PILOT, LAST_PILOT = 20, 640  # lengths in t0
@@ -42,7 +46,7 @@ def _round_up(value: float) -> float:
     return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")
 
 
-def window(scenario: ServiceScenario) -> Window:
+def window(scenario: Scenario) -> Window:
     """The scenario's own window, or for a steady-state run the one that a pilot run fixes."""
     if not isinstance(scenario, ServiceScenario):
         warm_up, slots = model_of(scenario).lengths(scenario)
@@ -64,7 +68,7 @@ def window(scenario: ServiceScenario) -> Window:
     return Window(batch, (1 + scenario.measured) * batch, tau, length * t0)
 
 
-def grid_of(scenario: ServiceScenario) -> NDArray[np.float64]:
+def grid_of(scenario: Scenario) -> NDArray[np.float64]:
     """Times at which the scenario asks for the state, shape (T,)."""
     if scenario.record_every is None or not isinstance(scenario, ServiceScenario) or isinstance(scenario.horizon, str):
         return np.empty(0)
@@ -73,7 +77,7 @@ def grid_of(scenario: ServiceScenario) -> NDArray[np.float64]:
 
 
 def simulate(
-    scenario: ServiceScenario, first: int, last: int, span: Window | None = None, direct: bool = False
+    scenario: Scenario, first: int, last: int, span: Window | None = None, direct: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Replications first, ..., last - 1 of a scenario.
 
@@ -92,7 +96,7 @@ def simulate(
     return np.array([run.totals for run in runs]), np.array([run.path for run in runs])
 
 
-def estimates(scenario: ServiceScenario, totals: NDArray[np.float64]) -> dict[str, Estimate]:
+def estimates(scenario: Scenario, totals: NDArray[np.float64]) -> dict[str, Estimate]:
     """Every metric of the model from the totals of its replications, shape (R, columns)."""
     model = model_of(scenario)
     names: tuple[str, ...] = model.columns(scenario)
@@ -100,7 +104,7 @@ def estimates(scenario: ServiceScenario, totals: NDArray[np.float64]) -> dict[st
     return {name: estimate(metric, names, totals) for name, metric in metrics.items()}
 
 
-def simulate_to_precision(scenario: ServiceScenario) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def simulate_to_precision(scenario: Scenario) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The scenario's replications, and where it asks for a precision as many more as reach it.
 
     At least 30 replications go before the first look, since stopping early on a narrow interval under-covers.

@@ -6,9 +6,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from elastiqueue.figures.style import TEXT_WIDTH, curve, limit_line, note
+from elastiqueue.figures.style import LIMIT, TEXT_WIDTH, curve, limit_line, note
 
-METRICS = {"mean_wait_integral": "mean wait", "power": "power (W per server)"}
+METRICS = {"mean_wait_integral": "mean wait $E[W]$", "power": "power $E[P]$ (W)"}
 
 
 def draw(data: pd.DataFrame) -> Figure:
@@ -52,8 +52,6 @@ def draw(data: pd.DataFrame) -> Figure:
             else:
                 note(axes, "fluid limit: 0")
     handles, texts = grid[0, 0].get_legend_handles_labels()
-    from elastiqueue.figures.style import LIMIT
-
     handles.append(plt.Line2D([], [], **LIMIT))
     figure.legend(handles, [*texts, "fluid limit of TABS"], loc="outside upper center", ncols=5, columnspacing=1.0)
     return figure

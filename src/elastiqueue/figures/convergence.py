@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from elastiqueue.figures.style import COLOURS, LIMIT, TEXT_WIDTH, curve, note
 
 STARTS = {"fixed_point": "start at the fluid fixed point", "all_idle_on": "all idle-on", "all_off": "all off"}
-METRICS = {"mean_wait": "mean wait $E[W]$ (mean service times)", "power": "power $E[P]$ per server (W)"}
+METRICS = {"mean_wait": "mean wait $E[W]$", "power": "power $E[P]$ (W)"}
 
 
 def draw(data: pd.DataFrame) -> Figure:

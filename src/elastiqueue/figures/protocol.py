@@ -45,8 +45,8 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], ben
 
 def draw(data: pd.DataFrame | None = None) -> Figure:
     """The diagram; it has no data."""
-    figure, axes = plt.subplots(figsize=(TEXT_WIDTH, 3.0))
-    axes.set(xlim=(0.4, 11.8), ylim=(-0.15, 5.35))
+    figure, axes = plt.subplots(figsize=(TEXT_WIDTH, 3.2))
+    axes.set(xlim=(0.4, 11.8), ylim=(-0.15, 5.75))
     axes.axis("off")
     for name in STATES:
         _box(axes, name)
@@ -66,7 +66,7 @@ def draw(data: pd.DataFrame | None = None) -> Figure:
     )
     _arrow(axes, (10.55, 4.18), (11.15, 4.14), -2.4)
     axes.text(
-        10.3, 5.32, "a task arrives and no server is idle-on:\njoins a busy server chosen at random",
+        10.3, 5.7, "a task arrives and no server is idle-on:\njoins a busy server chosen at random",
         ha="center", va="top", fontsize=6.5,
     )  # fmt: skip
     return figure

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from elastiqueue.figures.style import LIMIT, TEXT_WIDTH, curve, limit_line, note, power_of_ten
 
-METRICS = {"mean_wait": "mean wait $E[W]$", "power": "power $E[P]$ (W per server)"}
+METRICS = {"mean_wait": "mean wait $E[W]$", "power": "power $E[P]$ (W)"}
 
 
 def draw(data: pd.DataFrame) -> Figure:

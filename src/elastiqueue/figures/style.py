@@ -15,6 +15,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -24,13 +25,13 @@ TEXT_WIDTH = 7.0  # inches; figures are read at this width, a single column is 3
 # Okabe and Ito's palette, darkest first; yellow is left out, it is too pale for lines.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
-LIMIT = {"color": "#555555", "linestyle": (0, (4, 2)), "linewidth": 1.0}
-SETTINGS: dict[str, Any] = {
+LIMIT: dict[str, Any] = {"color": "#555555", "linestyle": (0, (4, 2)), "linewidth": 1.0}
+SETTINGS: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
     "ytick.labelsize": 7, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.2,
     "lines.markersize": 3.2, "axes.grid": True, "grid.linewidth": 0.4, "grid.alpha": 0.4, "legend.frameon": False,
     "figure.constrained_layout.use": True, "savefig.dpi": 200, "pdf.fonttype": 42, "font.family": "DejaVu Sans",
-    "svg.hashsalt": "elastiqueue", "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
+    "svg.hashsalt": "elastiqueue", "axes.prop_cycle": cycler(color=COLOURS),
 }  # fmt: skip
 
 

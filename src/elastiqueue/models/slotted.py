@@ -168,8 +168,8 @@ def _single_arrivals(scenario: SingleTypeScenario) -> FiniteLaw:
 def bounds(scenario: SlottedScenario) -> Bounds:
     """The paper's bounds on the weighted backlog <bold c, q> (single type: on the total) of the scenario."""
     if isinstance(scenario, SingleTypeScenario):
-        arriving, service = _single_arrivals(scenario), _sizes(scenario.service)
-        return single_type_bounds(scenario.servers, arriving.mean, arriving.variance, service)
+        work, service = _single_arrivals(scenario), _sizes(scenario.service)
+        return single_type_bounds(scenario.servers, work.mean, work.variance, service)
     facet = region(scenario).facets[_facet_index(scenario)]
     arriving = intensity(scenario)
     return facet_bounds(facet.c, facet.b, scenario.count, arriving.rates, arriving.variances)

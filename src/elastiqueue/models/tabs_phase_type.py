@@ -472,7 +472,7 @@ def simulate(
     others = np.array([idle, d0, d1, 1], np.int64)
     counts = np.zeros(MET + phases, np.int64)
     integrals = np.zeros(size + 2)
-    path = np.empty((grid.size, 3 + tail))
+    path = np.empty((grid.size, 4 + tail))
     times, steps = np.array(arrival.times), np.array(arrival.rates)
     delta = largest_rise(service, (nu, mu - nu), mu)
     twofold = phases == 2 and not generic
@@ -497,7 +497,8 @@ def simulate(
             now = stop
             if row >= 0:
                 path[row, :3] = others[:3] / n
-                path[row, 3:] = queue[1 : tail + 1] / n
+                path[row, 3] = queue[1:].sum() / n
+                path[row, 4:] = queue[1 : tail + 1] / n
             if not counted and now >= warm_up:
                 counts[:] = 0
                 integrals[:] = 0.0

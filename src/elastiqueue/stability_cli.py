@@ -1,0 +1,51 @@
+"""The command `elastiqueue stability`: is a scenario stable, by which drift, and how far from the boundary."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register `elastiqueue stability`."""
+    text = "whether a scenario with unlimited buffers is stable: verdict, drift and margin"
+    one = commands.add_parser("stability", help=text, description=text)
+    one.add_argument("scenario", metavar="SCENARIO.yaml")
+    one.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key (dotted inside)")
+    one.add_argument("--accuracy", type=float, metavar="X", help="refine the drift to this error (tabs, jiq)")
+    one.add_argument("--json", metavar="FILE", help="write JSON to FILE; - writes it to standard output")
+    one.set_defaults(command=command)
+
+
+def command(options: argparse.Namespace) -> None:
+    """Print the verdict, its drift and margin, and the line that explains it."""
+    from elastiqueue.cli import _finite, _read
+
+    scenario = _read(options)
+    from elastiqueue.results import Stopwatch, write_atomically
+    from elastiqueue.sources import source_digest
+    from elastiqueue.stability_report import report
+
+    watch = Stopwatch()
+    found = report(scenario, accuracy=options.accuracy)
+    if options.json:
+        sources = source_digest("elastiqueue.stability_report")
+        document: dict[str, Any] = {
+            "scenario": scenario.model_dump(mode="json"),
+            "verdict": found.verdict,
+            "drift": found.drift,
+            "margin": found.margin,
+            **found.facts,
+            "reason": found.reason,
+            "provenance": watch.provenance(seed=scenario.seed, sources=sources),
+        }
+        text = json.dumps(_finite(document), indent=1) + "\n"
+        if options.json == "-":
+            sys.stdout.write(text)
+            return
+        write_atomically(options.json, text)
+    print(f"{scenario.model}, {scenario.servers} servers: {found.verdict}")
+    print(f"drift {found.drift:+.6g}, margin {found.margin:.3g}")
+    print(found.reason)

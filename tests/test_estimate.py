@@ -1,0 +1,107 @@
+"""The prediction of the workflow's time: what it is made of, and how it compares with the time that a run takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastiqueue.cli import main
+from elastiqueue.config import read_yaml, scenario_from
+from elastiqueue.engines.simulation import simulate
+from elastiqueue.estimate import Part, Prediction, cost, estimate, makespan, merged
+from elastiqueue.experiments import load
+from elastiqueue.jobs import run_block, run_pilots
+
+ROOT = Path(__file__).resolve().parents[1]
+BASE = {"model": "tabs", "arrival_rate": 0.3, "standby_rate": 0.1, "setup_rate": 0.1}
+
+
+def test_longest_job_first() -> None:
+    assert makespan([1, 2, 3, 4], 1) == 10
+    assert makespan([1, 2, 3, 4], 2) == 5
+    assert makespan([7, 1, 1], 2) == 7
+    assert makespan([], 2) == 0
+
+
+def test_a_prediction_adds_up() -> None:
+    found = Prediction([Part("a", [1.0], [2.0, 3.0]), Part("b", others=[4.0])], 2, 0.0)
+    assert found.cpu == 10
+    assert sorted(found.jobs) == [1, 2, 3, 4]
+    assert found.wall > 5
+
+
+def test_cost_grows_with_the_number_of_servers() -> None:
+    """Ten times the servers are ten times the events; each is at most twice as cheap (larger blocks)."""
+    small, large = (cost(scenario_from({**BASE, "servers": n}), 0.05) for n in (1000, 10000))
+    assert 3 < large / small < 20
+
+
+def test_configurations_are_merged_as_the_workflow_does_it() -> None:
+    values = {"run": "a", "experiments": {"x": {"grid": {"n": [1, 2]}, "block": 5}}}
+    changes = {"run": "b", "experiments": {"x": {"grid": {"n": [3]}}, "y": {}}}
+    expected = {"run": "b", "experiments": {"x": {"grid": {"n": [3]}, "block": 5}, "y": {}}}
+    assert merged(values, changes) == expected
+
+
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.yaml").write_text(
+        "{run: a, output: a, seed: 1, replications: 4, figures: {}, experiments: {one: {split_by: [servers], block: 2, "
+        "grid: {servers: [2, 4]}, scenario: {model: tabs, arrival_rate: 0.3, standby_rate: 1, setup_rate: 1, "
+        "horizon: auto, warm_up: auto}}}}"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["estimate", "--cores", "2", "--json", "a.json"]) == 0
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found["cpu_seconds"] == pytest.approx(sum(found["experiments"].values()))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:2] == ["one", str(2 + 4 + 1)]  # pilots, blocks, summary
+    assert main(["estimate", "--cores", "0"]) == 2
+    assert capsys.readouterr().err == "elastiqueue: --cores = 0: must be at least 1\n"
+
+
+@pytest.mark.slow
+def test_prediction_is_within_thirty_per_cent_of_what_the_simulation_takes(tmp_path: Path) -> None:
+    """The parts of the paper-scale run that take longest: CPU time of predicted and real simulation jobs."""
+    values = read_yaml(ROOT / "config" / "config.yaml")
+    kept = ("convergence", "standby_high_load")
+    values["experiments"] = {name: values["experiments"][name] for name in kept}
+    values |= {"figures": {}, "replications": 10, "run": "none"}
+    values["experiments"]["standby_high_load"]["grid"] = {
+        "servers": [1000, 10000], "setup_rate": [0.01, 1], "standby_rate": [1, 0.1, 0.01]
+    }  # fmt: skip
+    config = load(values)
+    predicted = estimate(config, 1)
+    import time
+
+    from elastiqueue.experiments import chunks
+
+    spent = 0.0
+    for name in kept:
+        for chunk in chunks(config, name):
+            specification, pilots = chunk.specification(), tmp_path / f"{chunk.name}.json"
+            begun = time.process_time()
+            if chunk.steady:
+                run_pilots(specification, pilots)
+            output = tmp_path / "0000000-0000010.npz"
+            run_block(specification, 0, 10, output, tmp_path / "a.json", pilots if chunk.steady else None)
+            spent += time.process_time() - begun
+            output.unlink()
+    starts = sum(len(part.pilots) + len(part.blocks) for part in predicted.parts)
+    simulated = sum(sum(part.pilots) + sum(part.blocks) for part in predicted.parts) - starts * predicted.starting
+    assert simulated == pytest.approx(spent, rel=0.3)
+
+
+def test_cost_is_that_of_a_replication() -> None:
+    """Of one scenario, measured as a whole: within a factor of two, whatever else the machine is doing."""
+    import time
+
+    scenario = scenario_from({**BASE, "servers": 3000, "horizon": 250, "replications": 40})
+    simulate(scenario, 0, 1)
+    begun = time.process_time()
+    simulate(scenario, 0, 40)
+    spent = time.process_time() - begun
+    assert 0.5 < 40 * 250 * cost(scenario, 0.1) / spent < 2
