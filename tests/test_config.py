@@ -149,7 +149,9 @@ def test_precision_adds_replications_until_the_interval_is_narrow(tmp_path, caps
 
 
 def test_the_module_is_a_command_too():
-    done = subprocess.run([sys.executable, "-m", "elastiqueue", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "elastiqueue", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout.startswith("elastiqueue ")
 
 
@@ -186,7 +188,10 @@ def test_every_key_of_the_configuration_is_described(root, name):
         ({"experiments": {"a": {"scenario": GOOD, "grid": {"servers": [0]}}}}, "experiments.a: servers = 0"),
         ({"experiments": {"a": {"scenario": GOOD, "gird": {}}}}, "experiments.a.gird"),
         ({"experiments": {"a": {"scenario": GOOD, "split_by": ["colour"]}}}, "split_by = colour"),
-        ({"experiments": {"a": {"scenario": {**GOOD, "precision": {"metric": "power", "relative": 0.1}}}}}, "precision"),
+        (
+            {"experiments": {"a": {"scenario": {**GOOD, "precision": {"metric": "power", "relative": 0.1}}}}},
+            "precision",
+        ),
         ({"figures": {"f": {"draw": "protocol", "experiments": ["b"], "caption": "c"}}}, "figures.f.experiments = b"),
         ({"figures": {"f": {"draw": "no_such", "experiments": [], "caption": "c"}}}, "figures.f.draw = no_such"),
         ({"run": "a/b"}, "run = 'a/b'"),
@@ -194,7 +199,14 @@ def test_every_key_of_the_configuration_is_described(root, name):
     ],
 )
 def test_mistakes_in_a_run_configuration_are_one_line(change, says):
-    values = {"run": "r", "output": "o", "seed": 1, "replications": 4, "experiments": {"a": {"scenario": GOOD}}, "figures": {}}
+    values = {
+        "run": "r",
+        "output": "o",
+        "seed": 1,
+        "replications": 4,
+        "experiments": {"a": {"scenario": GOOD}},
+        "figures": {},
+    }
     assert load(values).run == "r"
     with pytest.raises(ConfigError) as caught:
         load({**values, **change})

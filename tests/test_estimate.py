@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from elastiqueue.cli import main
 from elastiqueue.config import read_yaml, scenario_from
 from elastiqueue.engines.simulation import simulate
 from elastiqueue.estimate import Part, Prediction, cost, estimate, makespan, merged
-from elastiqueue.experiments import load
+from elastiqueue.experiments import chunks, load
 from elastiqueue.jobs import run_block, run_pilots
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,9 +55,11 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -
         "horizon: auto, warm_up: auto}}}}"
     )
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("elastiqueue.estimate.start_up", lambda: (1.0, 2.0))  # the slow test below starts real jobs
     assert main(["estimate", "--cores", "2", "--json", "a.json"]) == 0
     found = json.loads((tmp_path / "a.json").read_text())
     assert found["cpu_seconds"] == pytest.approx(sum(found["experiments"].values()))
+    assert 6 * 1.0 + 2.0 < found["cpu_seconds"] < 6 * 1.0 + 2.0 + 1.0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:2] == ["one", str(2 + 4 + 1)]  # pilots, blocks, summary
     assert main(["estimate", "--cores", "0"]) == 2
@@ -75,10 +78,6 @@ def test_prediction_is_within_thirty_per_cent_of_what_the_simulation_takes(tmp_p
     }  # fmt: skip
     config = load(values)
     predicted = estimate(config, 1)
-    import time
-
-    from elastiqueue.experiments import chunks
-
     spent = 0.0
     for name in kept:
         for chunk in chunks(config, name):
@@ -97,8 +96,6 @@ def test_prediction_is_within_thirty_per_cent_of_what_the_simulation_takes(tmp_p
 
 def test_cost_is_that_of_a_replication() -> None:
     """Of one scenario, measured as a whole: within a factor of two, whatever else the machine is doing."""
-    import time
-
     scenario = scenario_from({**BASE, "servers": 3000, "horizon": 250, "replications": 40})
     simulate(scenario, 0, 1)
     begun = time.process_time()

@@ -100,14 +100,18 @@ def test_results_do_not_depend_on_the_size_of_blocks(tmp_path):
 
 def test_a_longer_block_takes_over_the_replications_of_a_shorter_one(tmp_path, monkeypatch):
     spec = chunks(load(VALUES), "a")[0].specification()
-    short, long, fresh = (tmp_path / name for name in ("x/0000000-0000003.npz", "x/0000000-0000006.npz", "y/0000000-0000006.npz"))
+    short, long, fresh = (
+        tmp_path / name for name in ("x/0000000-0000003.npz", "x/0000000-0000006.npz", "y/0000000-0000006.npz")
+    )
     run_block(spec, 0, 3, short, short.with_suffix(".json"), None)
     run_block(spec, 0, 6, fresh, fresh.with_suffix(".json"), None)
     import elastiqueue.jobs as jobs
 
     asked = []
     real = jobs.simulate
-    monkeypatch.setattr(jobs, "simulate", lambda s, first, last, span: asked.append((first, last)) or real(s, first, last, span))
+    monkeypatch.setattr(
+        jobs, "simulate", lambda s, first, last, span: asked.append((first, last)) or real(s, first, last, span)
+    )
     run_block(spec, 0, 6, long, long.with_suffix(".json"), None)
     assert asked == [(3, 6), (3, 6)]
     assert long.read_bytes() == fresh.read_bytes()

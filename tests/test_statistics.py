@@ -38,7 +38,7 @@ def test_linear_forms_pick_columns_by_name():
 
 
 def test_jackknifed_ratios_cover_where_means_of_ratios_do_not():
-    """Correlated numerator and denominator, 20 replications: coverage within 5 sigma of 95 %, bias below that of means."""
+    """Correlated numerator and denominator, 20 replications: coverage within 5 sigma of 95 %."""
     random = np.random.default_rng(2)
     hits, runs = 0, 2000
     for _ in range(runs):

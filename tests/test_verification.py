@@ -137,7 +137,7 @@ def finished_run(folder: Path, run: str = "mine") -> tuple[Path, Path]:
     """Output and results of a run: one table, one figure, one provenance record per block."""
     output, results = folder / "output", folder / "results" / run
     stored(output, sampled(1))
-    stored(output, sampled(2, rows=10000), "fig8")
+    stored(output, sampled(2, rows=16000), "fig8")
     (output / "data").joinpath("notes.txt").write_text("no table")
     noise = np.random.default_rng(1).integers(0, 255, (900, 1800, 3)).astype(np.uint8)
     Image.fromarray(noise).save(output / "fig9.png")

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from elastiqueue import __version__, claims, estimate, verification
+from elastiqueue import __version__, capacity_cli, claims, estimate, stability_cli, verification
 from elastiqueue.config import ConfigError, Scenario, read_scenario
 from elastiqueue.scenarios.service import SERVICE_MODELS, ServiceScenario
 
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         one.set_defaults(command=command)
     schema = commands.add_parser("schema", help="print the JSON schema of run configurations and scenarios")
     schema.set_defaults(command=_schema)
-    for module in (claims, verification, estimate):
+    for module in (capacity_cli, stability_cli, claims, verification, estimate):
         module.add_command(commands)
     return parser
 

@@ -1,18 +1,24 @@
-"""What is computed without chance for a scenario: exact stationary metrics, and the fluid limit's path and averages."""
+"""What is computed without chance for a scenario: exact stationary metrics, and what the fluid limit says.
+
+That is its path and averages, its way to the fixed point from many starts, and how far recorded paths are from it.
+"""
 
 from __future__ import annotations
 
+import importlib
 import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from elastiqueue.config import ConfigError, ServiceScenario
 from elastiqueue.engines import fluid
 from elastiqueue.engines.exact import DEFAULT_MAX_STATES, converged_rates, stationary_rates
 from elastiqueue.engines.simulation import grid_of
-from elastiqueue.experiments import specified_points
+from elastiqueue.experiments import ENGINE_MODULES, specified_points
 from elastiqueue.models.base import Ratio
 from elastiqueue.models.registry import model_of
 from elastiqueue.statistics import Estimate
@@ -109,16 +115,75 @@ def fluid_averages(scenario: ServiceScenario) -> dict[str, float]:
     return found
 
 
+def sup_distances(scenario: ServiceScenario, paths: NDArray[np.float64]) -> list[float]:
+    """Largest distance of each recorded path from the fluid path of the same scenario.
+
+    The largest over the recording grid and over u, d0, d1, q_1, q_2, ... of the absolute difference (fractions of the
+    servers); paths has shape (R, T, components).
+    """
+    limit = fluid_path(scenario)
+    rows = np.searchsorted(limit.times, grid_of(scenario))
+    series = {"idle_on": limit.u, "idle_off": limit.d0, "setup": limit.d1}
+    series |= {f"queue_tail[{i}]": limit.q[:, i - 1] for i in range(1, limit.q.shape[1] + 1)}
+    names = model_of(scenario).components(scenario)
+    columns = [column for column, name in enumerate(names) if name in series]
+    fluid_values = np.column_stack([series[names[column]][rows] for column in columns])
+    return [float(np.abs(path[:, columns] - fluid_values).max()) for path in paths]
+
+
+RADIUS = 1e-3  # a path that stays this close to the fixed point, in every coordinate, has come to it
+
+
+def stability_rows(scenario: ServiceScenario) -> list[dict[str, Any]]:
+    """How fluid paths from many starts come to the fixed point, in rows of a tidy table.
+
+    `replications` starts spread over the state space (`engines.fluid.stability_starts`). For each the time from which
+    the path stays within `RADIUS` of the fixed point up to the horizon, rounded up to the recording grid (inf: it does
+    not); over all of them, at some 200 times of the grid, the largest and the median distance.
+    """
+    mu, nu = _fluid_rates(scenario)
+    times = grid_of(scenario)
+    if not scenario.arrival.constant or times.size == 0 or scenario.buffer is None:
+        raise ConfigError("engine = fluid_stability: needs a constant arrival_rate, a buffer and record_every")
+    lam, law, buffer = scenario.arrival.at(0.0), scenario.phase_type, scenario.buffer
+    point = fluid.fixed_point(lam, mu, nu, law)
+    rows: list[dict[str, Any]] = []
+    found = []
+    for k, start in enumerate(fluid.stability_starts(scenario.replications, buffer, law)):
+        gap = fluid.distance(fluid.trajectory(lam, mu, nu, buffer, law, start, times), point)
+        outside = np.flatnonzero(gap > RADIUS)
+        arrived = 0 if outside.size == 0 else int(outside[-1]) + 1
+        time = float(times[arrived]) if arrived < times.size else math.inf
+        rows.append({"start": f"start {k + 1}", **value_row("time_to_fixed_point", Estimate(time, 0.0, 0))})
+        found.append(gap)
+    order = np.sort(np.array(found), axis=0)
+    for row in range(0, times.size, max(1, times.size // 200)):
+        time = times[row]
+        for name, value in (("max", order[-1, row]), ("median", order[len(order) // 2, row])):
+            rows.append(value_row("distance", Estimate(float(value), 0.0, 0), float(time), name))
+    return rows
+
+
 def compute_table(engine: str, specification: str) -> pd.DataFrame:
     """Tidy table of a deterministic engine over a chunk; its values are exact, their se is 0 and their n is 0."""
     rows: list[dict[str, Any]] = []
     for point in specified_points(specification):
         scenario = point.scenario
         head = {"label": point.label, **scenario.describe()}
+        module = ENGINE_MODULES[engine][0]
+        if hasattr(own := importlib.import_module(module), "compute_rows"):
+            # by name, so that the sources of one engine do not include those of another
+            rows += [{**head, **row} for row in own.compute_rows(engine=engine, scenario=scenario)]
+            continue
+        if not isinstance(scenario, ServiceScenario):
+            raise ConfigError(f"engine = {engine}: is for models in continuous time, not for {scenario.model}")
         if engine == "exact":
             rows += [
                 {**head, **value_row(name, Estimate(value, 0.0, 0))} for name, value in exact(scenario).metrics.items()
             ]
+            continue
+        if engine == "fluid_stability":
+            rows += [{**head, **row} for row in stability_rows(scenario)]
             continue
         averages = fluid_averages(scenario)
         rows += [{**head, **value_row(name, Estimate(value, 0.0, 0))} for name, value in averages.items()]

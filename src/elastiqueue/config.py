@@ -18,7 +18,17 @@ from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
 from elastiqueue.scenarios.service import SERVICE_MODELS, ServiceScenario
 
 __all__ = [
-    "ClusterScenario", "ConfigError", "Scenario", "ServiceScenario", "SingleTypeScenario", "Strict", "one_line", "read_scenario", "read_yaml", "scenario_from",
+    "KINDS",
+    "ClusterScenario",
+    "ConfigError",
+    "Scenario",
+    "ServiceScenario",
+    "SingleTypeScenario",
+    "Strict",
+    "one_line",
+    "read_scenario",
+    "read_yaml",
+    "scenario_from",
     "set_key",
 ]  # fmt: skip
 

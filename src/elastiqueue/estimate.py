@@ -144,7 +144,7 @@ def estimate(config: RunConfig, cores: int, budget: float = CALIBRATION) -> Pred
         for chunk in chunks(config, name)
         for point in specified_points(chunk.specification())
     }
-    each = 0.4 * budget / max(1, len(scenarios))
+    each = min(0.1, 0.4 * budget / max(1, len(scenarios)))
     costs = {digest: cost(scenario, each) for digest, scenario in scenarios.items()}
     windows: dict[str, Any] = {}
     parts = []

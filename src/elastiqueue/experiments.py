@@ -26,14 +26,25 @@ ENGINE_MODULES = {
     "simulate": ("elastiqueue.engines.simulation",),
     "exact": ("elastiqueue.engines.exact", "elastiqueue.computations"),
     "fluid": ("elastiqueue.engines.fluid", "elastiqueue.computations"),
+    "fluid_stability": ("elastiqueue.engines.fluid", "elastiqueue.computations"),
+    "capacity": ("elastiqueue.cluster_tables",),
+    "bounds": ("elastiqueue.cluster_tables",),
+    "stability": ("elastiqueue.stability_report",),
+    "stability_map": ("elastiqueue.stability_report",),
 }
 
 
 class Experiment(Strict):
     """A base scenario, cases and a grid; all combinations are run."""
 
-    engine: Literal["simulate", "exact", "fluid"] = Field(
-        "simulate", description="What runs the scenarios: the simulator, the exact solver or the fluid limit."
+    engine: Literal[
+        "simulate", "exact", "fluid", "fluid_stability", "stability", "stability_map", "capacity", "bounds"
+    ] = Field(
+        "simulate",
+        description="simulate: the simulator; exact: the exact solver; fluid: the fluid limit; fluid_stability: the fluid "
+        "limit from as many starts as `replications` says, and the time of each to the fixed point; stability: verdict "
+        "and drift; stability_map: the smallest stable number of servers; capacity: facets and distances of a cluster; "
+        "bounds: its heavy-traffic bounds.",
     )
     scenario: dict[str, Any] = Field(description="Keys of the base scenario (README, 'Own experiments').")
     cases: list[dict[str, Any]] = Field(
@@ -44,7 +55,11 @@ class Experiment(Strict):
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict, description="Key (dotted keys reach inside) -> values; every combination is run."
     )
-    metrics: list[str] | None = Field(None, description="Metrics that the summary keeps; null: all of them.")
+    metrics: list[str] | None = Field(
+        None,
+        description="Metrics that the summary keeps; null: all of them. sup_distance, where paths are recorded: the "
+        "largest distance of each from the fluid path, kept in place of the paths.",
+    )
     split_by: list[str] = Field(
         default_factory=list, description="Keys whose values are simulated by jobs of their own; [] is one chunk."
     )
@@ -178,7 +193,8 @@ def chunks(config: RunConfig, name: str) -> list[Chunk]:
     for settings in _combinations(config, experiment):
         point = _point(settings)
         key = canonical_json([settings.get(part) for part in experiment.split_by])
-        kept = {part: value for part, value in settings.items() if part != "replications"}
+        counted = experiment.engine == "fluid_stability"  # elsewhere more replications leave the first ones as they are
+        kept = {part: value for part, value in settings.items() if part != "replications" or counted}
         groups.setdefault(key, {}).setdefault((point.label, point.scenario.digest()), kept)
         counts[key] = max(counts.get(key, 0), point.scenario.replications)
         modules.setdefault(key, set()).add(module_name(point.scenario))

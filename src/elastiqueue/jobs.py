@@ -16,13 +16,28 @@ from numpy.typing import NDArray
 
 from elastiqueue.engines.simulation import Window, simulate, window
 from elastiqueue.experiments import specified_points
-from elastiqueue.results import Stopwatch, read_arrays, write_arrays, write_json
+from elastiqueue.results import Stopwatch, read_arrays, text_digest, write_arrays, write_json
 
 
 def run_pilots(specification: str, output: str | Path) -> None:
-    """Fix the window of every scenario of a chunk by pilot runs, and write them as JSON."""
-    windows = [window(point.scenario) for point in specified_points(specification)]
-    write_json(output, [vars(span) for span in windows])
+    """Fix the window of every scenario of a chunk by pilot runs, and write them as JSON, with their digest."""
+    windows = [vars(window(point.scenario)) for point in specified_points(specification)]
+    write_json(output, {"digest": _digest(windows), "windows": windows})
+
+
+def read_windows(path: str | Path) -> list[Window]:
+    """Read what `run_pilots` wrote; raises ValueError with one line where the file is damaged."""
+    try:
+        record = json.loads(Path(path).read_text())
+        if record["digest"] == _digest(record["windows"]):
+            return [Window(**values) for values in record["windows"]]
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ValueError(f"{Path(path).resolve()}: is damaged; delete it and run again")
+
+
+def _digest(windows: list[dict[str, Any]]) -> str:
+    return text_digest(json.dumps(windows, sort_keys=True))
 
 
 def run_block(
@@ -31,16 +46,13 @@ def run_block(
     """Simulate replications first, ..., last - 1 of every scenario of a chunk."""
     watch = Stopwatch()
     points = specified_points(specification)
-    spans = (
-        [Window(**values) for values in json.loads(Path(pilots).read_text())]
-        if pilots
-        else [window(point.scenario) for point in points]
-    )
+    spans = read_windows(pilots) if pilots else [window(point.scenario) for point in points]
     sources = json.loads(specification)["sources"]
     meta = {
         "first": first,
         "last": last,
         "sources": sources,
+        "specification": text_digest(specification),
         "digests": [point.scenario.digest() for point in points],
         "windows": [[span.warm_up, span.horizon] for span in spans],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -32,8 +33,10 @@ def write_atomically(path: str | Path, content: bytes | str) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):  # a full disk is reported without a file
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 
@@ -48,24 +51,57 @@ def write_json(path: str | Path, value: Any) -> None:
     write_atomically(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
+def text_digest(text: str) -> str:
+    """Digest (64 hex digits) by which damage to a text is noticed."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_checked(path: str | Path, text: str) -> None:
+    """Write a text, and beside it a hidden file with its digest, by which `read_checked` notices later damage."""
+    write_atomically(path, text)
+    write_atomically(_digest_file(path), text_digest(text) + "\n")
+
+
+def read_checked(path: str | Path) -> str:
+    """Read what `write_checked` wrote; raises ValueError with one line where it was cut or changed since.
+
+    A file without a digest beside it (a copy, say) is taken as it is.
+    """
+    text, digest = Path(path).read_bytes().decode(errors="replace"), _digest_file(path)
+    if digest.exists() and digest.read_text().strip() != text_digest(text):
+        raise ValueError(f"{path}: is damaged or was edited; delete it and run again")
+    return text
+
+
+def _digest_file(path: str | Path) -> Path:
+    return Path(path).with_name(f".{Path(path).name}.sha256")
+
+
 def write_arrays(path: str | Path, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays and a JSON header into one .npz file; equal contents give equal bytes."""
     buffer = io.BytesIO()
-    header = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), np.uint8)
-    np.savez(buffer, allow_pickle=False, **{"meta": header}, **dict(arrays))  # type: ignore[arg-type]
+    header = np.frombuffer(json.dumps({"arrays": sorted(arrays), **meta}, sort_keys=True).encode(), np.uint8)
+    np.savez(buffer, allow_pickle=False, **{"meta": header}, **dict(arrays))
     write_atomically(path, buffer.getvalue())
 
 
 def read_arrays(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read what `write_arrays` wrote; raises ValueError with one line where the file is damaged."""
+    """Read what `write_arrays` wrote; raises ValueError with one line where the file is damaged.
+
+    The check sums of the .npz format cover every array; the file named is the one to delete, in a cache too.
+    """
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        return json.loads(arrays.pop("meta").tobytes()), arrays
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise ValueError(f"{path}: is damaged ({' '.join(str(error).split())}); delete it and run again") from None
-    except Exception as error:  # zipfile.BadZipFile and zlib.error share no base class with the above
-        raise ValueError(f"{path}: is damaged ({type(error).__name__}); delete it and run again") from None
+        meta = json.loads(arrays.pop("meta").tobytes())
+        if meta.pop("arrays") != sorted(arrays):
+            raise ValueError("an array is missing")
+        return meta, arrays
+    except FileNotFoundError:
+        raise ValueError(f"{path}: is not there; run again") from None
+    except Exception as error:  # zipfile.BadZipFile, zlib.error and numpy's errors share no base class
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{Path(path).resolve()}: is damaged ({why}); delete it and run again") from None
 
 
 def cpu_model() -> str:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # the workflow reads digests each time it is parsed: no numpy for that
+    import numpy as np
+    from numpy.typing import NDArray
 
 SIMULATION, PILOT = 0, 1
 
@@ -31,5 +32,7 @@ def digest(value: Mapping[str, Any]) -> str:
 
 def stream(seed: int, scenario_digest: str, replication: int, purpose: int = SIMULATION) -> NDArray[np.uint64]:
     """The four words that start the generator of one replication, shape (4,)."""
+    import numpy as np
+
     sequence = np.random.SeedSequence(seed, spawn_key=(int(scenario_digest, 16), purpose, replication))
-    return sequence.generate_state(4, np.uint64)
+    return np.asarray(sequence.generate_state(4, np.uint64), np.uint64)

@@ -28,6 +28,7 @@ def command(options: argparse.Namespace) -> None:
     from elastiqueue.sources import source_digest
     from elastiqueue.stability_report import report
 
+    servers = getattr(scenario, "count", None) or scenario.servers
     watch = Stopwatch()
     found = report(scenario, accuracy=options.accuracy)
     if options.json:
@@ -46,6 +47,6 @@ def command(options: argparse.Namespace) -> None:
             sys.stdout.write(text)
             return
         write_atomically(options.json, text)
-    print(f"{scenario.model}, {scenario.servers} servers: {found.verdict}")
+    print(f"{scenario.model}, {servers} server{'s' if servers != 1 else ''}: {found.verdict}")
     print(f"drift {found.drift:+.6g}, margin {found.margin:.3g}")
     print(found.reason)

@@ -1,24 +1,24 @@
 """Stability of any scenario in one vocabulary: a verdict, the drift that decides it and its margin; and tables of them.
 
-TABS and JIQ with unlimited buffers: see `elastiqueue.theory.stability`. A finite buffer hides instability behind losses
-and is taken for unlimited here. Central queues: with many tasks waiting all N servers turn on and stay busy, so that the
-drift per server is lambda - 1.
+TABS and JIQ with unlimited buffers: see `elastiqueue.theory.stability`. A finite buffer hides instability behind
+losses and is taken for unlimited here. Central queues: with many tasks waiting all N servers turn on and stay busy, so
+that the drift per server is lambda - 1.
 
-Clusters. Arrivals of type j (work lambda_j per slot) draw a set of servers, d without or with replacement or, under JSQ,
-all of them; they join one of the set. If any routing within the drawn sets and any schedule can be stable, the long-run
-shares z_j(T, m) of the work that draws T and goes to m in T satisfy, with P(T) the probability of T,
+Clusters. Arrivals of type j (work lambda_j per slot) draw a set of servers, d without or with replacement or, under
+JSQ, all of them; they join one of the set. If any routing within the drawn sets and any schedule can be stable, the
+long-run rates z_j(T, m) of the work that draws T and goes to m in T satisfy, with P(T) the probability of T,
 
     sum_{m in T} z_j(T, m) = lambda_j P(T),        ( sum_T z_j(T, m) )_j in C_m for every server m.            (*)
 
-Conversely, where (*) holds for (1 + delta) lambda, shortest queue in the drawn set with MaxWeight is stable: the shortest
-queue is at most the z-average of the queues in T and MaxWeight serves at least <., q_m> of any point of C_m, so that
+Conversely, where (*) holds for (1 + delta) lambda, the shortest queue of the drawn set with MaxWeight is stable: that
+queue is at most the z-average of the queues in T, and no point of C_m serves more in the sense of <., q_m>, so that
 
     E[ |q(t+1)|^2 - |q(t)|^2 | q(t) ] <= const - 2 delta / (1 + delta) sum_m max_s <s, q_m(t)>
 
-(the argument of Maguluri, Srikant, Ying 2012 for their Theorem 1, with the draws kept). Servers of a class may share
-alike, C_m being convex, so that (*) is a linear programme over classes. Its largest factor a, with a lambda feasible, is
-the largest stable load: for JSQ that of the capacity region; for random routing each server must serve its own share.
-On identical servers all of them agree; where servers differ, pairs of weak ones are what power of two cannot avoid.
+(the drift argument of Maguluri, Srikant, Ying 2012 for throughput optimality, with the draws kept). Servers of a class
+may share alike, C_m being convex, so that (*) is a linear programme over classes. The largest a for which a lambda is
+feasible is the largest stable load: for JSQ that of the capacity region; for random routing each server must serve its
+own share. On identical servers all agree; where servers differ, pairs of weak ones are what power of two cannot avoid.
 
     drift = 1/a - 1
 
@@ -36,6 +36,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
+from elastiqueue.models.registry import model_of
 from elastiqueue.scenarios.base import ConfigError
 from elastiqueue.statistics import Estimate
 from elastiqueue.summaries import value_row
@@ -89,7 +90,9 @@ def report(
     ConfigError : the scenario has a feature that the theory does not cover.
     """
     if scenario.model == "cluster":
-        return cluster_report(scenario.parameters())
+        return cluster_report(model_of(scenario).parameters(scenario))
+    if scenario.model == "single_type":
+        return _single_type_report(model_of(scenario).parameters(scenario))
     arrival = scenario.arrival
     if not arrival.constant:
         raise ConfigError("arrival_rate: must be constant for a verdict on stability")
@@ -204,7 +207,7 @@ def largest_routed_load(
         np.zeros(len(split)),
         method="highs",
     )
-    if result.status != 0:
+    if result.status != 0 or result.x is None:
         raise RuntimeError(f"largest stable load: {result.message}")
     return float(result.x[0]) * total / scale
 
@@ -226,10 +229,12 @@ def cluster_report(parameters: Any) -> Report:
         if work > 0 and not any(s[j] for s in own)
     ]
     if abs(drift) <= ON_THE_BOUNDARY:
-        return Report("undecided", drift, 0.0, f"{where}: the load is on the boundary", facts)
+        return Report("undecided", 0.0, 0.0, f"{where}: the load is on the boundary", facts)
     if drift > 0.0:
-        beyond = "outside the capacity region" if capacity < 1.0 else "inside the capacity region, but not for this routing"
-        return Report("unstable", drift, drift, f"{where}: {beyond}", facts)
+        inside = "inside the capacity region, but not for this routing"
+        return Report(
+            "unstable", drift, drift, f"{where}: {'outside the capacity region' if capacity < 1.0 else inside}", facts
+        )
     if homeless:
         j, k = homeless[0]
         reason = f"{where}, but {rule} may send type {j} to servers of class {k}, which never serve it"
@@ -238,6 +243,19 @@ def cluster_report(parameters: Any) -> Report:
         reason = f"{where} under MaxWeight; {rule} may fail below it, and no formula says where"
         return Report("undecided", drift, math.nan, reason, facts)
     return Report("stable", drift, -drift, f"{where}, by linear programming", facts)
+
+
+def _single_type_report(parameters: Any) -> Report:
+    """One type on identical servers: every routing offered gives each its share of the work."""
+    capacity = parameters.servers * parameters.service.mean
+    work = parameters.arrivals.mean
+    limit = capacity / work if work > 0 else math.inf
+    drift = work / capacity - 1.0
+    facts = {"largest_stable_load": limit, "capacity_load": limit, "method": "exact"}
+    reason = f"identical servers: work {work:.6g} per slot, capacity {capacity:.6g}"
+    if abs(drift) <= ON_THE_BOUNDARY:
+        return Report("undecided", 0.0, 0.0, f"{reason}; on the boundary", facts)
+    return Report("stable" if drift < 0 else "unstable", drift, abs(drift), reason, facts)
 
 
 # ---- Tables ----------------------------------------------------------------------------------------------------------
@@ -282,7 +300,8 @@ def _row(metric: str, value: float, note: str = "") -> dict[str, Any]:
 def _drift_row(metric: str, drift: Drift, factor: float = 1.0) -> dict[str, Any]:
     note = drift.method if drift.level is None else f"exact, truncation error <= {factor * drift.uncertainty:.1g}"
     if drift.standard_error is not None:
-        return {**value_row(metric, Estimate(factor * drift.value, factor * drift.standard_error, BATCHES)), "note": note}
+        estimate = Estimate(factor * drift.value, factor * drift.standard_error, BATCHES)
+        return {**value_row(metric, estimate), "note": note}
     low, high = drift.interval()
     return {**_row(metric, factor * drift.value, note), "ci_low": factor * low, "ci_high": factor * high}
 

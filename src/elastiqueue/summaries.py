@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from elastiqueue.config import ServiceScenario
 from elastiqueue.engines.simulation import estimates, grid_of
 from elastiqueue.experiments import Point, specified_points
 from elastiqueue.models.registry import model_of
@@ -18,6 +19,7 @@ from elastiqueue.results import read_arrays, write_atomically
 from elastiqueue.statistics import Estimate, mean_estimate
 
 PATH_PARTS = 6  # components of a recorded path that the summary keeps: u, d0, d1, then q_1, q_2, q_3
+SUP_DISTANCE = "sup_distance"  # asked for as a metric: distance of recorded paths from the fluid path, in their place
 VALUES = ["metric", "time", "statistic", "mean", "se", "ci_low", "ci_high", "n"]
 
 
@@ -62,7 +64,12 @@ def summarise_chunk(specification: str, files: Sequence[str | Path], metrics: Se
         rows.extend({**head, **value_row(name, found[name])} for name in kept)
         if f"paths_{i}" in loaded[0][1]:
             paths = np.concatenate([arrays[f"paths_{i}"] for _, arrays in loaded])
-            rows.extend({**head, **row} for row in _path_rows(point, paths))
+            if SUP_DISTANCE in (metrics or ()) and isinstance(point.scenario, ServiceScenario):
+                from elastiqueue.computations import sup_distances  # which imports this module
+
+                rows.append({**head, **value_row(SUP_DISTANCE, mean_estimate(sup_distances(point.scenario, paths)))})
+            else:
+                rows.extend({**head, **row} for row in _path_rows(point, paths))
     return pd.DataFrame(rows)
 
 

@@ -1,4 +1,4 @@
-"""Phase-type service: simulated steady states against exact stationary solutions, at 5 standard errors, both simulators."""
+"""Phase-type service: simulated steady states against exact solutions, at 5 standard errors, both simulators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from elastiqueue.engines.simulation import Window, estimates, simulate
 from elastiqueue.models.registry import module_name
 
 # Three phases, none of them like another, with a way back and a phase that is never the first.
-ODD = {"phase_type": {"initial": [0.6, 0.4, 0], "rates": [3, 1, 0.7], "routing": [[0, 0.5, 0.1], [0.2, 0, 0.3], [0, 0, 0]]}}
+ODD = {
+    "phase_type": {"initial": [0.6, 0.4, 0], "rates": [3, 1, 0.7], "routing": [[0, 0.5, 0.1], [0.2, 0, 0.3], [0, 0, 0]]}
+}
 # model, servers, load, mu, nu, service, further keys
 POINTS = [
     ("tabs", 1, 0.5, 0.2, 0.3, {"hyperexponential": 16}, {"buffer": 5}),
@@ -40,9 +42,17 @@ def test_simulated_metrics_are_exact_metrics_within_five_standard_errors(point, 
     model, servers, load, mu, nu, service, extra = point
     scenario = scenario_from(
         {
-            "model": model, "servers": servers, "arrival_rate": load, "standby_rate": mu, "setup_rate": nu or None,
-            "service": service, "horizon": "auto", "warm_up": "auto", "seed": 11, **extra,
-        }  # fmt: skip
+            "model": model,
+            "servers": servers,
+            "arrival_rate": load,
+            "standby_rate": mu,
+            "setup_rate": nu or None,
+            "service": service,
+            "horizon": "auto",
+            "warm_up": "auto",
+            "seed": 11,
+            **extra,
+        }
     )
     assert module_name(scenario).endswith("_phase_type")
     found = estimates(scenario, simulate(scenario, 0, 64, SPAN, direct)[0])

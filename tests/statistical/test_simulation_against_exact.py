@@ -47,9 +47,17 @@ POINTS = [
 def _scenario(model: str, servers: int, load: float, mu: float, nu: float, extra: dict):
     return scenario_from(
         {
-            "model": model, "servers": servers, "arrival_rate": load, "standby_rate": mu, "setup_rate": nu or None,
-            "horizon": "auto", "warm_up": "auto", "replications": 64, "seed": 5, **extra,
-        }  # fmt: skip
+            "model": model,
+            "servers": servers,
+            "arrival_rate": load,
+            "standby_rate": mu,
+            "setup_rate": nu or None,
+            "horizon": "auto",
+            "warm_up": "auto",
+            "replications": 64,
+            "seed": 5,
+            **extra,
+        }
     )
 
 

@@ -7,6 +7,7 @@ null byte, written to its file descriptor 3 and read from its file descriptor 4.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import select
@@ -115,10 +116,8 @@ class Browser:
         return found
 
     def close(self) -> None:
-        try:
+        with contextlib.suppress(EOFError, OSError):
             self.call("Browser.close")
-        except (EOFError, OSError):
-            pass
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:

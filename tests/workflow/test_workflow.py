@@ -32,7 +32,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, *options: str, check: bool = True, targets: list[str] = TARGETS, config: str = "tiny.yaml") -> str:
+def run(
+    folder: Path, *options: str, check: bool = True, targets: list[str] = TARGETS, config: str = "tiny.yaml"
+) -> str:
     command = [sys.executable, "-m", "snakemake", "--configfile", config, "--cores", "2", *options, *targets]
     environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONWARNINGS": ""}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)

@@ -30,13 +30,13 @@ rule claims:
     log:
         f"{RESULTS}/logs/claims.log",
     resources:
-        mem_mb=700,
+        mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,
     params:
         caption="What the papers claim, and the verdicts on this run; claims.md gives every test.",
         sources=source_digest("elastiqueue.claims"),
     shell:
-        "python -m elastiqueue claims --run {RUN.run} --claims {input.claims:q} --output {OUTPUT:q} 2> {log:q}"
+        "python -m elastiqueue claims --run {RUN.run} --claims {input.claims:q} --output {OUTPUT:q} |& tee {log:q}"
 
 
 rule verify:
@@ -49,12 +49,12 @@ rule verify:
     log:
         f"{RESULTS}/logs/verify.log",
     resources:
-        mem_mb=1000,
+        mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=10,
     params:
         sources=source_digest("elastiqueue.verification"),
     shell:
-        "python -m elastiqueue verify --run {RUN.run} --output {OUTPUT:q} --reference paper_figures/reference 2> {log:q}"
+        "python -m elastiqueue verify --run {RUN.run} --output {OUTPUT:q} --reference paper_figures/reference |& tee {log:q}"
 
 
 rule manifest:
@@ -66,9 +66,9 @@ rule manifest:
     log:
         f"{RESULTS}/logs/manifest.log",
     resources:
-        mem_mb=700,
+        mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,
     params:
         sources=source_digest("elastiqueue.verification"),
     shell:
-        "python -m elastiqueue manifest --run {RUN.run} --output {OUTPUT:q} 2> {log:q}"
+        "python -m elastiqueue manifest --run {RUN.run} --output {OUTPUT:q} |& tee {log:q}"

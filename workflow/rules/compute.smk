@@ -7,11 +7,11 @@ rule compute:
     log:
         f"{RESULTS}/logs/compute/{{experiment}}.log",
     resources:
-        mem_mb=2000,
-        runtime=60,
+        mem_mb=lambda wildcards, attempt: 1000 * attempt,
+        runtime=30,
     params:
         spec=specifications,
         engine=lambda wildcards: RUN.experiments[wildcards.experiment].engine,
         metrics=metrics,
     shell:
-        "python -m elastiqueue.steps compute --engine {params.engine} --spec {params.spec:q} --metrics {params.metrics:q} --output {output:q} 2> {log:q}"
+        "python -m elastiqueue.steps compute --engine {params.engine} --spec {params.spec:q} --metrics {params.metrics:q} --output {output:q} |& tee {log:q}"

@@ -9,12 +9,12 @@ rule figure_data:
     log:
         f"{RESULTS}/logs/figure_data/{{figure}}.log",
     resources:
-        mem_mb=700,
+        mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,
     params:
         sources=source_digest("elastiqueue.summaries"),
     shell:
-        "python -m elastiqueue.steps data --summaries {input:q} --output {output:q} 2> {log:q}"
+        "python -m elastiqueue.steps data --summaries {input:q} --output {output:q} |& tee {log:q}"
 
 
 rule draw:
@@ -32,11 +32,11 @@ rule draw:
     log:
         f"{RESULTS}/logs/draw/{{figure}}.log",
     resources:
-        mem_mb=700,
+        mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,
     params:
         function=lambda wildcards: RUN.figures[wildcards.figure].draw,
         caption=lambda wildcards: RUN.figures[wildcards.figure].caption,
         sources=lambda wildcards: source_digest(f"elastiqueue.figures.{RUN.figures[wildcards.figure].draw}"),
     shell:
-        "python -m elastiqueue.steps draw --figure {params.function} --data {input:q} --pdf {output.pdf:q} --png {output.png:q} 2> {log:q}"
+        "python -m elastiqueue.steps draw --figure {params.function} --data {input:q} --pdf {output.pdf:q} --png {output.png:q} |& tee {log:q}"

@@ -6,13 +6,14 @@ rule pilot:
         f"{RESULTS}/pilots/{{experiment}}/{{chunk}}.json",
     log:
         f"{RESULTS}/logs/pilot/{{experiment}}/{{chunk}}.log",
+    cache: True
     resources:
-        mem_mb=700,
-        runtime=20,
+        mem_mb=lambda wildcards, attempt: 700 * attempt,
+        runtime=10,
     params:
         spec=specification,
     shell:
-        "python -m elastiqueue.steps pilot --spec {params.spec:q} --output {output:q} 2> {log:q}"
+        "python -m elastiqueue.steps pilot --spec {params.spec:q} --output {output:q} |& tee {log:q}"
 
 
 rule simulate:
@@ -24,15 +25,15 @@ rule simulate:
         f"{RESULTS}/logs/simulate/{{experiment}}/{{chunk}}/{{first}}-{{last}}.log",
     cache: True
     resources:
-        mem_mb=700,
-        runtime=60,
+        mem_mb=lambda wildcards, attempt: 700 * attempt,
+        runtime=30,
     params:
         spec=specification,
         first=lambda wildcards: int(wildcards.first),
         last=lambda wildcards: int(wildcards.last),
     shell:
         "python -m elastiqueue.steps block --spec {params.spec:q} --first {params.first} --last {params.last}"
-        " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} 2> {log:q}"
+        " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} |& tee {log:q}"
 
 
 rule summarise:
@@ -43,11 +44,11 @@ rule summarise:
     log:
         f"{RESULTS}/logs/summarise/{{experiment}}.log",
     resources:
-        mem_mb=1000,
-        runtime=20,
+        mem_mb=lambda wildcards, attempt: 1000 * attempt,
+        runtime=10,
     params:
         spec=specifications,
         metrics=metrics,
         sources=source_digest("elastiqueue.summaries"),
     shell:
-        "python -m elastiqueue.steps summary --spec {params.spec:q} --files {input:q} --metrics {params.metrics:q} --output {output:q} 2> {log:q}"
+        "python -m elastiqueue.steps summary --spec {params.spec:q} --files {input:q} --metrics {params.metrics:q} --output {output:q} |& tee {log:q}"

@@ -1,4 +1,4 @@
-"""Phase-type laws as the compiled kernels take them: cumulated probabilities, and the choice among them by one number."""
+"""Phase-type laws as the compiled kernels take them: cumulated probabilities, and the choice among them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cumulated(probabilities: Sequence[float]) -> list[float]:
 
 
 def kernel_law(law: PhaseType) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Rates gamma_k, shape (K,); cumulated initial law, (K,); cumulated (end, next phase) for each phase, (K, K + 1)."""
+    """Rates gamma_k, shape (K,); cumulated initial law, (K,); cumulated (end, next phase) by phase, (K, K + 1)."""
     ways = [cumulated([end, *row]) for end, row in zip(law.exit, law.routing, strict=True)]
     return np.array(law.rates), np.array(cumulated(law.initial)), np.array(ways)
 

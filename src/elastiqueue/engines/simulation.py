@@ -1,9 +1,9 @@
 """The simulator's driver: replications of a scenario, their run length, and the estimates from their totals.
 
 Finite horizon: independent replications from the scenario's start, totals between warm-up and horizon.
-Steady state (`horizon: auto`): every replication starts at the fluid fixed point (or where the scenario says), is warmed
-up for max(5 t0, 10 tau) and then measured for as long (times `measured`), with t0 = 1 + 1/mu + 1/nu and tau the longer of the integrated
-autocorrelation times of waiting tasks and power in a pilot run. The pilot lasts 20 t0 and is doubled until it holds
+Steady state (`horizon: auto`): every replication starts at the fluid fixed point (or where the scenario says), is
+warmed up for max(5 t0, 10 tau) and then measured for as long (times `measured`), with t0 = 1 + 1/mu + 1/nu and tau
+the longer of the integrated autocorrelation times of waiting tasks and power in a pilot run. The pilot lasts 20 t0 and is doubled until it holds
 50 tau, at most to 640 t0. The measured stretches are independent batches.
 """
 

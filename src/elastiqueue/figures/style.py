@@ -54,7 +54,7 @@ def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
 
 
 def curve(axes: Axes, rows: pd.DataFrame, x: str, index: int, label: str | None, **options: Any) -> None:
-    """A curve of estimates against column x with its 95 % band; values that are not positive break a log-scale curve."""
+    """A curve of estimates against column x with its 95 % band; values that are not positive break a log curve."""
     rows = rows.sort_values(x)
     style = {"color": COLOURS[index], "marker": MARKERS[index], **options}
     mean = rows["mean"].to_numpy(float)

@@ -294,7 +294,7 @@ def simulate(
     grid: NDArray[np.float64],
     direct: bool = False,
 ) -> Replication:
-    """One replication; arguments as `elastiqueue.models.tabs.simulate`, result as `elastiqueue.models.central_queue`."""
+    """One replication; arguments as `elastiqueue.models.tabs.simulate`, path as `elastiqueue.models.central_queue`."""
     n, arrival, service = scenario.servers, scenario.arrival, scenario.phase_type
     mu, nu = rates(scenario)
     rule, law = discipline(scenario), kernel_law(service)
@@ -313,12 +313,14 @@ def simulate(
     with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
         for stop, row in stops(grid, warm_up, horizon):
             if arrival.constant and not direct:
-                _advance_blocks(n, steps[0], mu, nu, delta, rule, law, now, stop, state, phases, words, counts, integrals)
+                _advance_blocks(
+                    n, steps[0], mu, nu, delta, rule, law, now, stop, state, phases, words, counts, integrals
+                )
             else:
                 omega = 2 * math.pi / arrival.period
                 _advance_direct(
-                    n, times, steps, arrival.amplitude, omega, mu, nu, rule, law, now, stop, state, phases, words, counts,
-                    integrals,
+                    n, times, steps, arrival.amplitude, omega, mu, nu, rule, law, now, stop, state, phases, words,
+                    counts, integrals,
                 )  # fmt: skip
             now = stop
             if row >= 0:

@@ -695,7 +695,7 @@ def _squares(z, row, n):
 
 
 # _nrt=False: no reference counting of the arrays, which would cost two atomic operations per array and call.
-@njit(cache=True, boundscheck=False, error_model="numpy", _nrt=False)  # type: ignore[call-overload]
+@njit(cache=True, boundscheck=False, error_model="numpy", _nrt=False)
 def _advance(
     words, numbers, z, backlog, random_words, random_bytes, order, born, queues, pool, backlog_sum, jobs_of, ended_at,
     reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, size_law, need, have,

@@ -21,7 +21,8 @@ PHASE_TYPE = "_phase_type"  # what the name of a module for phase-type service e
 def module_name(scenario: Any) -> str:
     """Full name of the module that defines the scenario's model, with the law of its service times."""
     name = MODULES[scenario.model]
-    if getattr(scenario, "service", "exponential") == "exponential" or scenario.phase_type.is_exponential:
+    law = getattr(scenario, "phase_type", None)  # scenarios in slots have none
+    if law is None or law.is_exponential:
         return name
     return name + PHASE_TYPE
 

@@ -1,4 +1,4 @@
-"""Clusters and single-type routing as models of the simulation engine: from scenarios to parameters, runs and bounds."""
+"""Clusters and single-type routing as models of the simulator: from scenarios to parameters, runs and bounds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,19 @@ from elastiqueue.models import cluster, single_type
 from elastiqueue.models.base import Ratio, Replication
 from elastiqueue.scenarios.cluster import ClusterScenario, FiniteSizes, SingleTypeScenario, UniformSizes
 from elastiqueue.theory.capacity import (
-    CapacityRegion, ServerClass, capacity_region, maximal_configurations,
+    CapacityRegion,
+    ServerClass,
+    capacity_region,
+    maximal_configurations,
 )  # fmt: skip
-from elastiqueue.theory.heavy_traffic import Bounds, approach, facet_bounds, single_type_bounds, work_variance
+from elastiqueue.theory.heavy_traffic import (
+    Bounds,
+    approach,
+    exponential_mean,
+    facet_bounds,
+    single_type_bounds,
+    work_variance,
+)  # fmt: skip
 
 SlottedScenario = ClusterScenario | SingleTypeScenario
 WARM_UP_RELAXATIONS = 20
@@ -48,10 +58,9 @@ def _per_type(value: Any, types: int, key: str) -> list[Any]:
 def server_classes(scenario: ClusterScenario) -> tuple[ServerClass, ...]:
     """Classes of servers with their maximal configurations."""
     kinds = scenario.classes
-    if kinds is None:
-        pairs = [(scenario.count, scenario)]
-    else:
-        pairs = [(kind.count, kind) for kind in kinds]  # type: ignore[misc]
+    pairs: list[tuple[int, Any]] = (
+        [(scenario.count, scenario)] if kinds is None else [(kind.count, kind) for kind in kinds]
+    )
     found = []
     for count, kind in pairs:
         if kind.configurations is not None:
@@ -175,11 +184,56 @@ def bounds(scenario: SlottedScenario) -> Bounds:
     return facet_bounds(facet.c, facet.b, scenario.count, arriving.rates, arriving.variances)
 
 
+def facet_limit(scenario: SlottedScenario) -> float:
+    """Limit of epsilon E<bold c, q> (single type: of the total) along the scenario's ray, variances at its end.
+
+    The end is the point of the facet that epsilon starts from; single type: arrivals that use all the service.
+    """
+    if isinstance(scenario, SingleTypeScenario):
+        changes: dict[str, Any] = {"mean": scenario.servers * _sizes(scenario.service).mean}
+    else:
+        sizes = _per_type(scenario.job_sizes, region(scenario).types, "job_sizes")
+        point = facet_point(scenario)
+        changes = {"mean": [x / _sizes(spec).mean for x, spec in zip(point, sizes, strict=True)]}
+    changes |= {"epsilon": None} | ({"point": None} if isinstance(scenario, ClusterScenario) else {})
+    end = scenario.model_copy(update={"arrivals": scenario.arrivals.model_copy(update=changes)})
+    if isinstance(end, SingleTypeScenario):
+        arriving, service = _single_arrivals(end), _sizes(end.service)
+        return (arriving.variance + end.servers * service.variance) / 2.0
+    c = region(end).facets[_facet_index(end)].c
+    return exponential_mean(c, intensity(end).variances) / math.sqrt(end.count)
+
+
+def random_limit(scenario: SingleTypeScenario) -> float:
+    """Limit of epsilon E[sum q] under random routing, M (sigma^2 + lambda^2 (1 - 1/M) + M nu_s^2) / 2 at lambda = M mu.
+
+    Ours: each of M equal queues gets the slot's work with probability 1/M, and is a single queue of its own.
+    """
+    service = _sizes(scenario.service)
+    work = scenario.servers * service.mean
+    at_capacity = SingleTypeScenario.model_validate(
+        {
+            **scenario.model_dump(),
+            "arrivals": {**scenario.arrivals.model_dump(), "mean": work, "load": None, "epsilon": None},
+        }
+    )
+    spread = _single_arrivals(at_capacity).variance + scenario.servers * service.variance
+    return (scenario.servers * spread + (scenario.servers - 1) * work**2) / 2.0
+
+
 def relaxation(scenario: SlottedScenario) -> float:
-    """Slots in which the backlog forgets: the variance of the weighted work over epsilon^2, unscaled by sqrt(M)."""
+    """Slots in which the backlog forgets: the variance of the weighted work over epsilon^2, unscaled by sqrt(M).
+
+    Under random routing every server has 1/M of the distance and of the variance, hence M times as long. A job takes
+    at least its size: never less than the largest size.
+    """
     found = bounds(scenario)
     root = math.sqrt(scenario.count) if isinstance(scenario, ClusterScenario) else 1.0
-    return found.zeta * root / found.epsilon**2
+    slots = found.zeta * root / found.epsilon**2
+    if scenario.routing == "random":
+        slots *= scenario.count if isinstance(scenario, ClusterScenario) else scenario.servers
+    longest = 1 if isinstance(scenario, SingleTypeScenario) else max(x.values[-1] for x in intensity(scenario).sizes)
+    return max(slots, float(longest))
 
 
 def lengths(scenario: SlottedScenario) -> tuple[int, int]:

@@ -424,8 +424,8 @@ def simulate(
 
     Returns
     -------
-    Replication : totals by `columns`, and a path of shape (T, 4 + tail), per server: fractions u, d0, d1, then the number
-        of tasks (at all levels, also those beyond the tail), then q_1, q_2, ...
+    Replication : totals by `columns`, and a path of shape (T, 4 + tail), all per server: u, d0, d1, the number of tasks
+        (at all levels, also those beyond the tail), q_1, q_2, ...
     """
     n, arrival = scenario.servers, scenario.arrival
     mu, nu = rates(scenario)

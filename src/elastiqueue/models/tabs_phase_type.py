@@ -6,7 +6,7 @@ As `elastiqueue.models.tabs`, with the phase of the service in progress in the s
 
     event      rate                 effect
     arrival    lambda N             U > 0: an idle-on server starts a service, in phase j with probability r_j.
-                                    U = 0: to a uniformly random busy server, of kind (i, j) with probability S_ij / Q_1.
+                                    U = 0: to a uniformly random busy server, of kind (i, j) with chance S_ij / Q_1.
     phase      gamma_k r_kj S_ik    (i, k) -> (i, j)
     departure  gamma_k r_k0 S_ik    (i, k) -> (i - 1, j) with probability r_j; i = 1 leaves it idle-on
     standby, setup                  as there
@@ -14,10 +14,11 @@ As `elastiqueue.models.tabs`, with the phase of the service in progress in the s
 The wait that an arrival expects, if its server holds i tasks and is in phase j, is i - 1 mean services and the mean
 residual m_j of the phase (`PhaseType.residual`).
 
-Simulators: `_advance_direct`, event by event, also with a time-varying arrival rate; `_advance_blocks`, uniformised blocks
-as in `elastiqueue.models.tabs`, whose events are those of `_block`, or for K = 2 of `_block_of_two_phases`, where the usual
-ones need no jump. All of them let `_arrive` and `_evolve` do the rest, which are compiled into them. Arrays grow between
-blocks only: where one may be replaced, each use of it counts its references, at several times the cost of an event.
+Simulators: `_advance_direct`, event by event, also with a time-varying arrival rate; `_advance_blocks`, uniformised
+blocks as in `elastiqueue.models.tabs`, whose events are those of `_block`, or for K = 2 of `_block_of_two_phases`,
+where the usual ones need no jump. All let `_arrive` and `_evolve` do the rest, which are compiled into them. These
+inner kernels go without Numba's counting of references to arrays (`_nrt=False`), whose atomic operations would cost
+several times the event; so nothing is allocated in them, and arrays grow between blocks.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def events(totals: dict[str, float]) -> float:
 
 
 def chain(scenario: ServiceScenario, level: int | None = None) -> Chain:
-    """The chain in readable form, state (S_11, ..., S_1K, S_21, ..., S_BK, D0, D1); cut at `level` tasks if unlimited."""
+    """The chain in readable form, state (S_11, ..., S_1K, S_21, ..., S_BK, D0, D1); unlimited: cut at `level` tasks."""
     n, lam, law = scenario.servers, scenario.arrival.at(0.0), scenario.phase_type
     mu, nu = rates(scenario)
     size = scenario.buffer if scenario.buffer is not None else level
@@ -135,7 +136,7 @@ def _arrive(share, left, buffer, initial, servers, queue, others, counts, moved)
     """An arrival, its choices made by `share` in [0, 1).
 
     servers[i, j]: servers with i tasks in phase j, i >= 1; servers[0, j]: with two or more. queue[i] = Q_i.
-    others: U, D0, D1, longest queue. moved: changes of U, D0, D1, Q_1, Q_2, ... times the intervals `left` in the block.
+    others: U, D0, D1, longest queue. moved: changes of U, D0, D1, Q_1, Q_2, ... times the intervals `left`.
     """
     counts[ARRIVALS] += 1
     if others[IDLE_ON] > 0:
@@ -182,7 +183,7 @@ def _arrive(share, left, buffer, initial, servers, queue, others, counts, moved)
 
 @njit(cache=True, inline="always")
 def _evolve(x, left, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved):
-    """Any other event, or none, chosen by x >= 0 on the scale of the rates: servers of one task first, then the others."""
+    """Any other event, or none, chosen by x >= 0 on the scale of the rates; servers of one task come first."""
     for several in range(2):
         for k in range(gammas.size):
             number = servers[1 - several, k]
@@ -375,7 +376,7 @@ def _block_of_two_phases(
 def _advance_direct(
     n, times, steps, amplitude, omega, mu, nu, buffer, law, start, end, servers, queue, others, words, counts, integrals
 ):
-    """Simulate from `start` to `end`, event by event. Returns the arrays that may have grown: servers, queue, integrals."""
+    """Simulate from `start` to `end`, event by event. Returns what may have grown: servers, queue, integrals."""
     bound = (steps.max() + abs(amplitude)) * n
     moved = np.zeros(integrals.size, np.int64)
     t = start
@@ -387,8 +388,8 @@ def _advance_direct(
             servers, queue = _with_room(servers, size), _with_room(queue, size)
             integrals, moved = _with_room(integrals, size + 2), _with_room(moved, size + 2)
         t = _direct(
-            bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words, counts,
-            integrals, moved,
+            bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words,
+            counts, integrals, moved,
         )  # fmt: skip
     return servers, queue, integrals
 

@@ -158,8 +158,8 @@ class ClusterScenario(Slotted):
     )
     facet: Annotated[int, Field(ge=0)] | None = Field(
         None,
-        description="Facet, numbered as `elastiqueue capacity` lists them, whose normal c weights the backlog and which "
-        "epsilon approaches; null: all types count alike.",
+        description="Facet, numbered as `elastiqueue capacity` lists them, whose normal c weights the backlog and "
+        "which epsilon approaches; null: all types count alike.",
     )
 
     @model_validator(mode="after")
@@ -176,8 +176,8 @@ class ClusterScenario(Slotted):
                 raise ConfigError("configurations = []: must have at least one, with one number per type")
         if self.arrivals.epsilon is not None and self.facet is None:
             raise ConfigError("facet: is missing; arrivals.epsilon is a distance to a facet")
-        if (self.slots == "auto" or self.warm_up == "auto") and self.arrivals.epsilon is None:
-            raise ConfigError("slots = auto: needs arrivals.epsilon")
+        if (self.slots == "auto" or self.warm_up == "auto") and self.facet is None:
+            raise ConfigError("facet: is missing; slots = auto goes by the distance to a facet")
         return self
 
     @property
@@ -228,12 +228,6 @@ class SingleTypeScenario(Slotted):
         default_factory=lambda: FiniteSizes(values=[1], probabilities=[1.0]),
         description="Law of the work that one server can do in a slot.",
     )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> SingleTypeScenario:
-        if (self.slots == "auto" or self.warm_up == "auto") and self.arrivals.epsilon is None:
-            raise ConfigError("slots = auto: needs arrivals.epsilon")
-        return self
 
     def describe(self) -> dict[str, Any]:
         """The scenario in scalar columns of a tidy table."""

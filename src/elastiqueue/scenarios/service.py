@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from elastiqueue.arrivals import ArrivalRate
+from elastiqueue.models.phase_type import PhaseType
 from elastiqueue.scenarios.base import ConfigError, Positive, Rate, Strict
 from elastiqueue.seeding import digest
 
@@ -181,7 +182,7 @@ class ServiceScenario(Strict):
         None, description="{metric, relative}: add replications until the interval is that narrow; null: do not."
     )
     seed: Annotated[int, Field(ge=0)] = Field(1, description="Root of all random streams.")
-    power: Power = Field(default_factory=Power, description="Power per server and state.")
+    power: Power = Field(Power(full=200.0, idle=140.0, off=0.0), description="Power per server and state.")
 
     @model_validator(mode="after")
     def _consistent(self) -> ServiceScenario:
@@ -227,10 +228,8 @@ class ServiceScenario(Strict):
         return self.model != "tabs" if self.abort_setups is None else self.abort_setups
 
     @property
-    def phase_type(self):  # type: ignore[no-untyped-def]
+    def phase_type(self) -> PhaseType:
         """The law of the service times as a `PhaseType` of mean 1."""
-        from elastiqueue.models.phase_type import PhaseType
-
         spec = self.service if isinstance(self.service, str) else self.service.model_dump()
         return PhaseType.from_config(spec)
 

@@ -1,0 +1,168 @@
+"""Speed of the simulators and of the fluid engine: CPU time per event, and ratios that do not depend on the machine.
+
+    python benchmarks/speed.py [--runs 7]
+
+Every number is the median over the runs; the things compared take turns, so that a busy machine slows them alike. Times
+are CPU times of this process after compilation, and "event" is a real event of the system (arrival, completed phase,
+server turned off, completed setup), not a draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+
+from elastiqueue.config import scenario_from
+from elastiqueue.engines import fluid
+from elastiqueue.engines.rng import uniform
+from elastiqueue.engines.simulation import Window, simulate
+from elastiqueue.models.phase_type import PhaseType
+from elastiqueue.models.registry import model_of
+from elastiqueue.seeding import stream
+
+SETTING = {"model": "tabs", "arrival_rate": 0.3, "standby_rate": 0.1, "setup_rate": 0.1, "buffer": 20, "horizon": 250}
+SERVERS = (100, 1_000, 10_000, 100_000)
+LAWS = {
+    "hyperexponential, scv 4 (two phases)": {"hyperexponential": 4},
+    "Coxian, scv 4 (two phases)": {"coxian": 4},
+    "Erlang-4 (four phases)": {"erlang": 4},
+}
+CLUSTER = {
+    "model": "cluster", "servers": 100, "resources": [30, 30, 4000], "routing": "jsq", "scheduling": "maxweight",
+    "job_types": [[15, 8, 1690], [17.1, 6.5, 420], [7, 20, 1690]], "slots": 20_000, "warm_up": 0,
+    "arrivals": {"law": "binomial", "trials": 100, "load": 0.9, "direction": [1, 1 / 3, 2 / 3]},
+    "job_sizes": {"uniform": [[1, 50, 0.7], [251, 300, 0.15], [451, 500, 0.15]]},
+}  # fmt: skip
+
+
+def cpu(work: Callable[[], float]) -> float:
+    """CPU seconds per unit of what `work` says it has done."""
+    start = time.process_time()
+    done = work()
+    return (time.process_time() - start) / done
+
+
+def medians(works: dict[str, Callable[[], float]], runs: int) -> dict[str, float]:
+    """Median CPU seconds per unit of each, in turns, after one run of each that compiles it."""
+    for work in works.values():
+        work()
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(runs):
+        for name, work in works.items():
+            times[name].append(cpu(work))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def replication(servers: int, **keys: object) -> Callable[[], float]:
+    """One replication, longer than that of the setting where the system is small; gives the number of its events."""
+    scenario = scenario_from({**SETTING, "servers": servers, **keys})
+    model = model_of(scenario)
+    horizon = 250.0 * max(1, 10_000 // servers)
+
+    def work() -> float:
+        totals = model.simulate(scenario, stream(1, scenario.digest(), 0), 0.0, horizon, np.empty(0)).totals
+        return model.events(dict(zip(model.columns(scenario), totals, strict=True)))
+
+    return work
+
+
+@njit(cache=False)
+def _draws(words, count):
+    total = 0.0
+    for _ in range(count):
+        total += uniform(words)
+    return total
+
+
+def draws() -> float:
+    _draws(stream(1, "0", 0), 5_000_000)
+    return 5e6
+
+
+def line(name: str, value: float, unit: str, ratio: float, to: str) -> None:
+    print(f"{name:<58}{value:>9.2f} {unit:<14}{ratio:>7.2f} x {to}")
+
+
+def tabs(runs: int) -> None:
+    works = {"one random number": draws}
+    works |= {f"TABS, exponential, N = {n}": replication(n) for n in SERVERS}
+    for law, service in LAWS.items():
+        works |= {f"TABS, {law}, N = {n}": replication(n, service=service) for n in (10_000, 100_000)}
+    found = medians(works, runs)
+    for name, seconds in found.items():
+        n = name.rpartition("= ")[2]
+        base = "one random number" if "exponential, N" in name or n == name else f"TABS, exponential, N = {n}"
+        to = "one random number" if base == "one random number" else "exponential, same N"
+        line(name, 1e9 * seconds, "ns per event", seconds / found[base], to)
+
+
+def fluid_path(runs: int) -> None:
+    law, times = PhaseType.exponential(), np.linspace(0.0, 250.0, 251)
+    start = fluid.FluidState(np.array([[0.2], [0.1]]), 0.5, 0.1)
+
+    def arrays(path: fluid.FluidPath) -> np.ndarray:
+        return np.column_stack([path.q, path.d0, path.d1, path.u])
+
+    def solve() -> fluid.FluidPath:
+        return fluid.trajectory(0.3, 0.1, 0.1, 10, law, start, times)
+
+    exact = arrays(solve())
+    step = 0.064
+    while np.abs(arrays(fluid.plain_step(0.3, 0.1, 0.1, 10, law, start, times, step)) - exact).max() > 1e-3:
+        step /= 2
+
+    def solved() -> float:
+        for _ in range(10):
+            solve()
+        return 10.0
+
+    def stepped(size: float) -> Callable[[], float]:
+        def work() -> float:
+            fluid.plain_step(0.3, 0.1, 0.1, 10, law, start, times, size)
+            return 1.0
+
+        return work
+
+    works = {
+        "fluid path, event-driven (error 1e-8)": solved,
+        f"fluid path, plain step {step:g} (error < 1e-3)": stepped(step),
+        "fluid path, plain step 0.00025 (a million steps)": stepped(250e-6),
+    }
+    found = medians(works, runs)
+    base = found["fluid path, event-driven (error 1e-8)"]
+    for name, seconds in found.items():
+        line(name, 1e3 * seconds, "ms", seconds / base, "event-driven")
+
+
+def cluster(runs: int) -> None:
+    scenarios = {level: scenario_from({**CLUSTER, "level": level}) for level in ("workload", "job")}
+
+    def slots(level: str) -> Callable[[], float]:
+        def work() -> float:
+            simulate(scenarios[level], 0, 1, Window(0.0, 20_000.0))
+            return 20_000.0
+
+        return work
+
+    found = medians({level: slots(level) for level in scenarios}, max(3, runs // 2))
+    for level, seconds in found.items():
+        name = f"cluster, {level} level, 100 servers, load 0.9"
+        line(name, 1e9 * seconds, "ns per slot", seconds / found["workload"], "workload level")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--runs", type=int, default=7, help="runs per number; the median is printed")
+    runs = parser.parse_args().runs
+    tabs(runs)
+    fluid_path(runs)
+    cluster(runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+# Tables of paper B: facets of capacity regions, bounds against measurements. TABLES are the files that `all` wants.
+CAPTIONS = {
+    "facets": "Facets of the capacity regions, distances and projections of the arrival rates. Exact.",
+    "bounds": "Bounds in heavy traffic against measurements, with 95 % intervals.",
+}
+TABLE_INPUTS = {
+    "facets": [name for name, one in RUN.experiments.items() if one.engine == "capacity"],
+    # simulated experiments NAME that have their bounds, NAME_bounds, beside them
+    "bounds": [
+        each
+        for name, one in RUN.experiments.items()
+        if one.engine == "bounds" and name.removesuffix("_bounds") in RUN.experiments
+        for each in (name.removesuffix("_bounds"), name)
+    ],
+}
+TABLES = [
+    f"{OUTPUT}/tables/{table}.{kind}" for table, names in TABLE_INPUTS.items() if names for kind in ("csv", "md", "tex")
+]
+
+
+rule table:
+    input:
+        lambda wildcards: [
+            f"{RESULTS}/{'summaries' if simulated(name) else 'computed'}/{name}.csv"
+            for name in TABLE_INPUTS[wildcards.table]
+        ],
+    output:
+        csv=report(
+            f"{OUTPUT}/tables/{{table}}.csv",
+            category="Tables",
+            caption="../report/figure.rst",
+            labels=lambda wildcards: {"table": wildcards.table},
+        ),
+        md=f"{OUTPUT}/tables/{{table}}.md",
+        tex=f"{OUTPUT}/tables/{{table}}.tex",
+    wildcard_constraints:
+        table="facets|bounds",
+    log:
+        f"{RESULTS}/logs/tables/{{table}}.log",
+    resources:
+        mem_mb=lambda wildcards, attempt: 700 * attempt,
+        runtime=10,
+    params:
+        caption=lambda wildcards: CAPTIONS[wildcards.table],
+        sources=source_digest("elastiqueue.tables"),
+    shell:
+        "python -m elastiqueue.tables {wildcards.table} --inputs {input:q} --csv {output.csv:q} --md {output.md:q} --tex {output.tex:q} |& tee {log:q}"
