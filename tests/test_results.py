@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from elastiqueue.experiments import blocks, chunks, load, specified_points
-from elastiqueue.jobs import run_block, run_pilots
+from elastiqueue.jobs import read_windows, run_block, run_pilots
 from elastiqueue.results import read_arrays, write_arrays, write_atomically
 from elastiqueue.sources import source_digest, source_files
 from elastiqueue.summaries import summarise_chunk
@@ -146,10 +146,10 @@ def test_pilots_fix_windows_of_at_least_five_relaxation_times(tmp_path):
     chunk = chunks(load(values), "a")[0]
     assert chunk.steady
     run_pilots(chunk.specification(), tmp_path / "p.json")
-    spans = json.loads((tmp_path / "p.json").read_text())
+    spans = read_windows(tmp_path / "p.json")
     for span, point in zip(spans, specified_points(chunk.specification()), strict=True):
-        assert span["warm_up"] >= max(5 * point.scenario.relaxation_time, 10 * span["tau"]) * (1 - 1e-9)
-        assert span["horizon"] == 2 * span["warm_up"]
+        assert span.warm_up >= max(5 * point.scenario.relaxation_time, 10 * span.tau) * (1 - 1e-9)
+        assert span.horizon == 2 * span.warm_up
 
 
 def test_digests_follow_imports_and_only_those():

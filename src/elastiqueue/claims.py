@@ -80,6 +80,8 @@ class Quantity(Strict):
     minus: Quantity | float = Field(0.0, description="What is taken off: a number or another quantity.")
     match: list[str] = Field(default_factory=list, description="Columns in which a row and what is taken off it agree.")
     scale: str | None = Field(None, description="Column by whose value each value is multiplied; null: none.")
+    relative: bool = Field(False, description="The difference is divided by what is taken off, which must be exact.")
+    average: list[str] = Field(default_factory=list, description="Columns over whose values the mean is taken.")
 
 
 class Part(Strict):
@@ -423,10 +425,40 @@ def rows_of(results: Results, quantity: Quantity) -> list[Row]:
         for one in wanted if isinstance(wanted, list) else []:
             if not any(_same(row.key[column], one) for row in rows):
                 raise Missing(f"{quantity.experiment} has no {column} = {_text(one)}")
-    if isinstance(quantity.minus, Quantity):
-        others_rows = rows_of(results, quantity.minus)
-        return [Row(row.key, row.value - _partner(row, others_rows, quantity.match).value) for row in rows]
-    return [Row(row.key, row.value - Measured(quantity.minus)) for row in rows] if quantity.minus else rows
+    if isinstance(quantity.minus, Quantity) or quantity.minus:
+        rows = _differences(results, quantity, rows)
+    return _averages(rows, quantity.average) if quantity.average else rows
+
+
+def _differences(results: Results, quantity: Quantity, rows: Sequence[Row]) -> list[Row]:
+    """Each row less the quantity's `minus`, divided by it if `relative`."""
+    minus = quantity.minus
+    others = rows_of(results, minus) if isinstance(minus, Quantity) else []
+    found = []
+    for row in rows:
+        taken = _partner(row, others, quantity.match).value if isinstance(minus, Quantity) else Measured(minus)
+        difference = row.value - taken
+        if quantity.relative:
+            if taken.variance or not taken.mean:
+                raise Missing("what a relative difference is divided by must be exact and not 0")
+            difference = difference * (1 / taken.mean)
+        found.append(Row(row.key, difference))
+    return found
+
+
+def _averages(rows: Sequence[Row], columns: Sequence[str]) -> list[Row]:
+    """Means over the rows that agree in all other columns."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        key = {name: value for name, value in row.key.items() if name not in columns}
+        groups.setdefault(json.dumps(key, sort_keys=True), []).append(row)
+    found = []
+    for text, group in groups.items():
+        total = group[0].value
+        for row in group[1:]:
+            total = total + row.value
+        found.append(Row(json.loads(text), total * (1 / len(group))))
+    return found
 
 
 def _selected(cell: Any, wanted: Range | list[Scalar] | Scalar) -> bool:

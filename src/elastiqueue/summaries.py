@@ -18,7 +18,7 @@ from elastiqueue.models.registry import model_of
 from elastiqueue.results import read_arrays, write_atomically
 from elastiqueue.statistics import Estimate, mean_estimate
 
-PATH_PARTS = 6  # components of a recorded path that the summary keeps: u, d0, d1, then q_1, q_2, q_3
+PATH_PARTS = 7  # components of a recorded path that the summary keeps: u, d0, d1, tasks, then q_1, q_2, q_3
 SUP_DISTANCE = "sup_distance"  # asked for as a metric: distance of recorded paths from the fluid path, in their place
 VALUES = ["metric", "time", "statistic", "mean", "se", "ci_low", "ci_high", "n"]
 

@@ -172,8 +172,8 @@ def bounds(tables: dict[str, pd.DataFrame]) -> Table:
         "Bounds against measurements: $E\\langle c,q\\rangle$ (one job type: $E[\\sum_m q_m]$) with 95 % intervals "
         "over independent replications, the lower bound $\\zeta/(2\\epsilon) - B_1$, the leading term "
         "$\\zeta/(2\\epsilon)$, and $\\epsilon$ times the measurement over the limit for $\\epsilon \\to 0$. Not "
-        "below: one-sided t test, 5 % for all scenarios of an experiment together. Settled: the two halves of the measured "
-        "stretch agree within 3 standard errors.",
+        "below: one-sided t test, 5 % for all scenarios of an experiment together. Settled: the two halves of the "
+        "measured stretch agree within 3 standard errors.",
         data,
         (
             "experiment", "$M$", "routing", "$\\epsilon$", "lower bound", "measured", "$\\zeta/(2\\epsilon)$",

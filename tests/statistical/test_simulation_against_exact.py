@@ -40,6 +40,7 @@ POINTS = [
     ("setup", 5, 0.3, 0, 0.1, {}),
     ("setup", 8, 0.7, 0, 2, {"abort_setups": False}),
     ("always_on", 1, 0.8, 0, 0, {}),
+    ("always_on", 3, 0.8, 0, 0, {}),
     ("always_on", 12, 0.95, 0, 0, {}),
 ]
 

@@ -3,8 +3,8 @@
 Finite horizon: independent replications from the scenario's start, totals between warm-up and horizon.
 Steady state (`horizon: auto`): every replication starts at the fluid fixed point (or where the scenario says), is
 warmed up for max(5 t0, 10 tau) and then measured for as long (times `measured`), with t0 = 1 + 1/mu + 1/nu and tau
-the longer of the integrated autocorrelation times of waiting tasks and power in a pilot run. The pilot lasts 20 t0 and is doubled until it holds
-50 tau, at most to 640 t0. The measured stretches are independent batches.
+the longer of the integrated autocorrelation times of waiting tasks and power in a pilot run. The pilot lasts 20 t0, at least 500 service times, and
+is doubled until it holds 50 tau, at most five times (a shorter pilot underestimates tau where queues relax slowly). The measured stretches are independent batches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from elastiqueue.config import Scenario
 
 SAMPLES_PER_T0 = 20
-FIRST_PILOT, LAST_PILOT = 20, 640  # lengths in t0
+FIRST_PILOT, SHORTEST_PILOT, DOUBLINGS = 20, 500.0, 5  # in t0; in service times
 PILOT_IN_TAU = 50
 
 
@@ -55,13 +55,13 @@ def window(scenario: Scenario) -> Window:
         return Window(scenario.warm_up, scenario.horizon)
     model = model_of(scenario)
     t0 = scenario.relaxation_time
-    length = FIRST_PILOT
-    while True:
+    length = max(FIRST_PILOT, math.ceil(SHORTEST_PILOT / t0))
+    for doubling in range(DOUBLINGS + 1):
         grid = t0 * np.arange(5 * SAMPLES_PER_T0, length * SAMPLES_PER_T0 + 1) / SAMPLES_PER_T0
         words = stream(scenario.seed, scenario.digest(), length, PILOT)
         path = model.simulate(scenario, words, 0.0, float(grid[-1]), grid).path
         tau = max(autocorrelation_time(signal, t0 / SAMPLES_PER_T0) for signal in model.signals(scenario, path))
-        if length * t0 >= PILOT_IN_TAU * tau or length >= LAST_PILOT:
+        if length * t0 >= PILOT_IN_TAU * tau or doubling == DOUBLINGS:
             break
         length *= 2
     batch = _round_up(max(5 * t0, 10 * tau))

@@ -28,7 +28,7 @@ def draw(data: pd.DataFrame) -> Figure:
             if label in values:
                 axes.axvline(values[label], zorder=1, **{**LIMIT, "color": "#555555" if same else COLOURS[index]})
         axes.set_title(title)
-        axes.set_xlabel("load (work per slot and server, relative to the direction)")
+        axes.set_xlabel("load $\\rho$")
     grid[0].set_ylabel("growth of the total backlog (work per slot)")
     handles, texts = grid[0].get_legend_handles_labels()
     handles.append(Line2D([], [], **LIMIT))

@@ -46,7 +46,7 @@ def draw(data: pd.DataFrame) -> Figure:
     top = 1.05 * max(table["predicted"].max(), table["mean"].max())
     left.plot([0, top], [0, top], **LIMIT)
     left.set_xlabel("predicted growth $m D_m$ (0 where stable)")
-    left.set_ylabel("simulated growth (tasks per mean service time)")
+    left.set_ylabel("simulated growth (tasks per service time)")
     for value in (-STANDARD_ERRORS, STANDARD_ERRORS):
         right.axhline(value, **LIMIT)
     right.axhline(0, color="#AAAAAA", linewidth=0.6, zorder=0)

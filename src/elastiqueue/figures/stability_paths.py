@@ -37,7 +37,7 @@ def draw(data: pd.DataFrame) -> Figure:
                 late["time"] / 1000, late["mean"].iloc[0] + growth / size * since, zorder=3,
                 **{**LIMIT, "color": COLOURS[1], "linewidth": 1.4},
             )  # fmt: skip
-        axes.set_title(f"$N$ = {size:g}: {WORDS[row['verdict']]}\nlargest drift {row['drift']:+.3f}")
+        axes.set_title(f"$N$ = {size:g}: {WORDS[row['verdict']]}\ndrift {row['drift']:+.3f}")
         axes.set_ylim(bottom=0)
         axes.set_xlabel("time / 1000")
         axes.set_xticks([0, mean["time"].max() / 2000, mean["time"].max() / 1000])
