@@ -22,6 +22,15 @@ lint: .venv ## ruff, snakefmt, snakemake --lint, mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/snakefmt --check Snakefile workflow && $(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" .ci/lint-workflow
 
+report: .venv ## Snakemake's HTML report of the paper-scale run, report.html
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake everything claims --cores 1 --report report.html
+
+verify: .venv ## compare the paper-scale run with paper_figures/reference/
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores 1 -- paper_figures/verification.md
+
+estimate: .venv ## how long the paper-scale run takes on this machine
+	$(BIN)/elastiqueue estimate
+
 bench: .venv ## speed of the simulators, as ratios
 	$(BIN)/python benchmarks/speed.py
 
@@ -35,4 +44,4 @@ lock: ## renew requirements.lock from pyproject.toml (needs uv)
 clean: ## remove results and figures, not the environment
 	rm -rf results paper_figures/*.pdf paper_figures/*.png paper_figures/data paper_figures/tables
 
-.PHONY: help figures quick test test-all lint bench lock clean
+.PHONY: help figures quick test test-all lint report verify estimate bench lock clean

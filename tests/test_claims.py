@@ -40,8 +40,9 @@ from elastiqueue.claims import (
     write_verdicts,
 )
 from elastiqueue.cli import main
+from elastiqueue.computations import compute_table
 from elastiqueue.config import ConfigError, read_yaml
-from elastiqueue.experiments import load, points
+from elastiqueue.experiments import chunks, load, points
 from elastiqueue.summaries import VALUES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,12 +69,42 @@ def tabs_like(metric: str, s: dict[str, Any]) -> float:
     return {"setup": 0.5 * n**-0.5 * nu**-0.5, "messages_per_task": 1.0, "setups_per_task": 0.1}.get(metric, 0.1)
 
 
+@cache
+def bounds(experiment: str) -> dict[tuple[str, int, float], float]:
+    """Metric, servers and eps -> value, of an experiment with the bounds of paper B."""
+    specifications = [chunk.specification() for chunk in chunks(CONFIG, experiment)]
+    table = pd.concat([compute_table("bounds", specification) for specification in specifications])
+    return {(row.metric, row.servers, row.epsilon): row.mean for row in table.itertuples()}
+
+
+def heavy_like(metric: str, s: dict[str, Any]) -> float:
+    """A world in which every claim of paper B holds."""
+    if metric == "growth":
+        largest = 1.25 if s["experiment"] == "cluster_heterogeneous" else 1.0
+        return 0.01 if s["load"] is None or s["load"] <= largest else 100 * (s["load"] - largest)
+    if s["epsilon"] is None:
+        return 1.0
+    name = s["experiment"].removesuffix("_random") + "_bounds"
+    known = {key: bounds(name)[key, s["servers"], s["epsilon"]] for key in ("leading", "facet_limit")}
+    return {
+        "weighted_backlog": known["leading"] + 0.3 * s["servers"],
+        "total_backlog": known["leading"] * (3 if s["routing"] == "random" else 1) + 0.5 * s["servers"],
+        "perpendicular_sq": 5.0 * s["servers"],
+        "parallel_sq": 2 * (known["facet_limit"] / s["epsilon"]) ** 2,
+    }.get(metric, 1.0)
+
+
+def paper_like(metric: str, s: dict[str, Any]) -> float:
+    """A world in which every claim holds."""
+    return (heavy_like if s["model"] in ("cluster", "single_type") else tabs_like)(metric, s)
+
+
 def but(metric: str, change: Callable[[float, dict[str, Any]], float], **where: Any) -> World:
-    """The same world but for one metric, for scenarios (of TABS) with these values."""
-    where = {"model": "tabs", **where}
+    """The same world but for one metric, for scenarios (of TABS, or of an experiment) with these values."""
+    where = where if "experiment" in where else {"model": "tabs", **where}
 
     def world(name: str, s: dict[str, Any]) -> float:
-        value = tabs_like(name, s)
+        value = paper_like(name, s)
         return change(value, s) if name == metric and all(s.get(key) == one for key, one in where.items()) else value
 
     return world
@@ -82,17 +113,24 @@ def but(metric: str, change: Callable[[float, dict[str, Any]], float], **where: 
 @cache
 def scenarios(experiment: str) -> list[tuple[str, dict[str, Any]]]:
     """Label and columns of each scenario of an experiment at paper scale."""
-    return [(point.label, point.scenario.describe()) for point in points(CONFIG, CONFIG.experiments[experiment])]
+    found = points(CONFIG, CONFIG.experiments[experiment])
+    return [(point.label, {**point.scenario.describe(), "experiment": experiment}) for point in found]
 
 
-def tables(world: World, noise: float, seed: int = 1, replications: int = 100) -> Results:
-    """Tables of every experiment that the claims read: means of the world, errors of `noise` times excess."""
-    random = np.random.default_rng(seed)
+def tables(world: World, noise: float, replications: int = 100, claims: Claims = CLAIMS) -> Results:
+    """Tables of every experiment that claims read: means of the world, errors of `noise` times excess."""
+    random = np.random.default_rng(1)
     found = {}
-    for name in CLAIMS.experiments():
+    for name in claims.experiments():
         experiment = CONFIG.experiments[name]
         rows = []
         for label, s in scenarios(name):
+            head = {"label": label, **s, **dict.fromkeys(VALUES), "statistic": "estimate"}
+            if experiment.engine == "bounds":
+                for (metric, servers, epsilon), mean in bounds(name).items():
+                    if (servers, epsilon) == (s["servers"], s["epsilon"]):
+                        rows.append(head | {"metric": metric, "mean": mean, "se": 0.0, "n": 0})
+                continue
             for metric in experiment.metrics or []:
                 limit = 200 * s["arrival_rate"] if metric == "power" else 0.0
                 if experiment.engine == "fluid":
@@ -101,8 +139,7 @@ def tables(world: World, noise: float, seed: int = 1, replications: int = 100) -
                     mean, n = world(metric, s), replications
                     se = noise * abs(mean - limit)
                     mean += se * random.standard_normal()
-                rows.append({"label": label, **s, **dict.fromkeys(VALUES)})
-                rows[-1] |= {"metric": metric, "statistic": "estimate", "mean": mean, "se": se, "n": n}
+                rows.append(head | {"metric": metric, "mean": mean, "se": se, "n": n})
         found[name] = pd.DataFrame(rows)
     return Results(tables=found)
 
@@ -140,16 +177,44 @@ FALSE: list[tuple[str, int, World]] = [
     ("A9", 5, but("power", lambda p, s: p + 100, arrival_rate=0.9, setup_rate=1)),
     ("A9", 6, but("mean_wait_integral", lambda w, s: w + 0.1, model="delayed_off", arrival_rate=0.9)),
     ("A9", 7, but("power", lambda p, s: p + 20, model="delayed_off", arrival_rate=0.9)),
+    ("A10", 0, but("mean_wait", lambda w, s: w + 0.1, experiment="service_laws_servers")),
+    ("A10", 1, but("power", lambda p, s: p + 10, experiment="service_laws_servers")),
+    ("A10", 2, but("mean_wait", lambda w, s: 1e-3 * s["servers"], experiment="service_laws_servers")),
+    ("A10", 3, but("mean_wait", lambda w, s: w / s["standby_rate"], experiment="service_laws_standby")),
+    ("A10", 4, but("power", lambda p, s: p + 5 / s["standby_rate"], experiment="service_laws_standby")),
+    ("A10", 5, but("messages_per_task", lambda m, s: 2.2, experiment="service_laws_servers")),
     ("A11", 0, but("mean_wait_integral", lambda w, s: 0.01, model="jiq")),
     ("A11", 1, but("power", lambda p, s: 61.0, model="jiq", arrival_rate=0.3)),
     ("A11", 2, but("power", lambda p, s: 181.0, model="jiq", arrival_rate=0.9)),
     ("A11", 3, but("power", lambda p, s: 100.0, model="tabs", arrival_rate=0.3)),
+    ("B-1", 0, but("growth", lambda g, s: 2.0, experiment="throughput", routing="jsq")),
+    ("B-1", 1, but("growth", lambda g, s: 0.5, experiment="cluster_heterogeneous", routing="jsq")),
+    ("B-1", 2, but("growth", lambda g, s: 0.01, experiment="throughput", routing="jsq")),
+    ("B-2", 0, but("growth", lambda g, s: 2.0, experiment="throughput", routing="power_of_two")),
+    ("B-2", 1, but("growth", lambda g, s: 0.5, experiment="cluster_identical", routing="power_of_two")),
+    ("B-2", 2, but("growth", lambda g, s: 0.01, experiment="throughput", routing="power_of_two")),
+    ("B-3", 0, but("weighted_backlog", lambda w, s: 1.5 * w, experiment="heavy_traffic_2")),
+    ("B-3", 1, but("weighted_backlog", lambda w, s: 3 * (w - 0.3 * 2), experiment="heavy_traffic_2")),
+    ("B-3", 2, but("weighted_backlog", lambda w, s: 3 * (w - 0.3 * 5), experiment="heavy_traffic_5")),
+    ("B-3", 3, but("weighted_backlog", lambda w, s: 3 * (w - 0.3 * 20), experiment="heavy_traffic_20")),
+    ("B-4", 0, but("perpendicular_sq", lambda x, s: x / s["epsilon"], experiment="heavy_traffic_2")),
+    ("B-4", 1, but("parallel_sq", lambda x, s: 5.0, experiment="heavy_traffic_2")),
+    ("B-4", 2, but("perpendicular_sq", lambda x, s: x / s["epsilon"], experiment="heavy_traffic_5")),
+    ("B-4", 3, but("parallel_sq", lambda x, s: 5.0, experiment="heavy_traffic_5")),
+    ("B-4", 4, but("perpendicular_sq", lambda x, s: x / s["epsilon"], experiment="heavy_traffic_20")),
+    ("B-4", 5, but("parallel_sq", lambda x, s: 5.0, experiment="heavy_traffic_20")),
+    ("B-5", 0, but("total_backlog", lambda q, s: 1.5 * q, experiment="single_type")),
+    ("B-5", 1, but("total_backlog", lambda q, s: 1.5 * q, experiment="single_type")),
+    ("B-5", 2, but("total_backlog", lambda q, s: 3 * (q - 0.5 * s["servers"]), experiment="single_type")),
+    ("B-5", 3, but("total_backlog", lambda q, s: 3 * (q - 0.5 * s["servers"]), experiment="single_type")),
+    ("B-6", 0, but("total_backlog", lambda q, s: q / 3, experiment="single_type_random")),
+    ("B-6", 1, but("total_backlog", lambda q, s: q / 3, experiment="single_type_random")),
 ]
 
 
 @pytest.fixture(scope="module")
 def true_world() -> dict[str, Any]:
-    return judge(CLAIMS, tables(tabs_like, 0.001))
+    return judge(CLAIMS, tables(paper_like, 0.001))
 
 
 @pytest.mark.parametrize("name", CLAIMS.claims)
@@ -162,7 +227,7 @@ def test_a_true_claim_is_supported(name: str, true_world: dict[str, Any]) -> Non
 @pytest.mark.parametrize(("name", "part", "world"), FALSE, ids=[f"{name}-{part}" for name, part, _ in FALSE])
 def test_a_false_part_contradicts_its_claim(name: str, part: int, world: World) -> None:
     alone = Claims(level=CLAIMS.level, claims={name: CLAIMS.claims[name]})
-    one = judge(alone, tables(world, 0.001))["claims"][name]
+    one = judge(alone, tables(world, 0.001, claims=alone))["claims"][name]
     assert one["verdict"] == CONTRADICTED
     assert one["parts"][part]["verdict"] == CONTRADICTED, one["parts"][part]["tightest"]
 
@@ -173,7 +238,7 @@ def test_every_part_of_every_claim_has_a_negative_control() -> None:
 
 
 def test_noise_leaves_every_claim_undecided() -> None:
-    verdicts = judge(CLAIMS, tables(tabs_like, 50.0, replications=6))["claims"]
+    verdicts = judge(CLAIMS, tables(paper_like, 50.0, replications=6))["claims"]
     assert {name: one["verdict"] for name, one in verdicts.items()} == dict.fromkeys(CLAIMS.claims, UNDECIDED)
 
 
@@ -189,7 +254,7 @@ def test_scenarios_missing_from_a_run_leave_a_claim_undecided_unless_the_rest_co
         table = results.table("convergence")
         return Results(tables={**results._tables, "convergence": table[table["servers"] < 100000]})
 
-    assert judge(CLAIMS, without_the_largest(tabs_like))["claims"]["A1"]["verdict"] == UNDECIDED
+    assert judge(CLAIMS, without_the_largest(paper_like))["claims"]["A1"]["verdict"] == UNDECIDED
     rising = but("mean_wait", lambda w, s: 1e-3 * s["servers"])
     assert judge(CLAIMS, without_the_largest(rising))["claims"]["A1"]["verdict"] == CONTRADICTED
 
@@ -298,6 +363,8 @@ def test_each_test_of_the_vocabulary_on_numbers_done_by_hand() -> None:
     assert margins(Bound(test="bound", says="", of=of(where={"rate": 2}, scale="servers"), above=20)) == [-10, 30]
     matched = of(where={"rate": 1}, minus=of(where={"rate": 2}), match=["servers"])
     assert margins(Bound(test="bound", says="", of=matched, below=2)) == [-1, 0.5]
+    relative = {**matched, "relative": True, "average": ["servers"]}  # mean of (4 - 1) / 1 and (2 - 0.5) / 0.5
+    assert margins(Bound(test="bound", says="", of=relative, below=2)) == [-1]
     greater, lesser = of(where={"rate": 1}), of(where={"rate": 2})
     order = Ordering(test="ordering", says="", greater=greater, lesser=lesser, match=["servers"], factor=3, slack=0.5)
     assert margins(order) == [1.5, 1.0]
@@ -406,7 +473,7 @@ def test_files_hold_every_verdict(tmp_path: Path, true_world: dict[str, Any]) ->
         for contrast in (contrast for part in one["parts"] for contrast in part["contrasts"]):
             assert {"value", "se", "interval", "margin_in_se", "requirement", "verdict"} <= contrast.keys()
     text, web = markdown(true_world, "test"), page(true_world, "test")
-    table = [line for line in text.splitlines() if line.startswith("| A")]
+    table = [line for line in text.splitlines() if line.startswith(("| A", "| B-"))]
     assert len(table) == len(CLAIMS.claims)
     assert {line.count("|") for line in table} == {9}
     assert web.count("<tr") == len(CLAIMS.claims) + 1
@@ -414,7 +481,7 @@ def test_files_hold_every_verdict(tmp_path: Path, true_world: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(("world", "strict", "status"), [
-    (tabs_like, True, 0), (FALSE[0][2], True, 1), (FALSE[0][2], False, 0),
+    (paper_like, True, 0), (FALSE[0][2], True, 1), (FALSE[0][2], False, 0),
 ])  # fmt: skip
 def test_command(
     world: World, strict: bool, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
@@ -426,7 +493,7 @@ def test_command(
     monkeypatch.chdir(tmp_path)
     options = ["claims", "--run", "mine", "--claims", str(ROOT / "config" / "claims.yaml")]
     assert main([*options, *(["--strict"] if strict else [])]) == status
-    verdict = CONTRADICTED if world is not tabs_like else SUPPORTED
+    verdict = CONTRADICTED if world is not paper_like else SUPPORTED
     assert f"A1   {verdict}" in capsys.readouterr().out
     assert main([*options, "--output", "out"]) == 0
     assert json.loads((tmp_path / "out" / "claims.json").read_text())["claims"]["A1"]["verdict"] == verdict

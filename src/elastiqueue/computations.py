@@ -105,7 +105,8 @@ def fluid_averages(scenario: ServiceScenario) -> dict[str, float]:
         idle_on, off = (1 - lam, 0.0) if scenario.model == "jiq" else (0.0, point.d0)
         watts = power.full * lam + power.idle * idle_on + power.off * off
         return {
-            "mean_wait": 0.0, "mean_wait_integral": 0.0, "wait_probability": 0.0, "loss_probability": 0.0, "power": watts,
+            **dict.fromkeys(("mean_wait", "mean_wait_integral", "wait_probability", "loss_probability"), 0.0),
+            "power": watts,
             "wasted_power": watts - power.full * lam, "busy": lam, "idle_on": idle_on, "idle_off": off, "setup": 0.0,
         }  # fmt: skip
     path = fluid_path(scenario)

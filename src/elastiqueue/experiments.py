@@ -41,7 +41,7 @@ class Experiment(Strict):
         "simulate", "exact", "fluid", "fluid_stability", "stability", "stability_map", "capacity", "bounds"
     ] = Field(
         "simulate",
-        description="simulate: the simulator; exact: the exact solver; fluid: the fluid limit; fluid_stability: the fluid "
+        description="simulate: the simulator; exact: exact solver; fluid: the fluid limit; fluid_stability: the fluid "
         "limit from as many starts as `replications` says, and the time of each to the fixed point; stability: verdict "
         "and drift; stability_map: the smallest stable number of servers; capacity: facets and distances of a cluster; "
         "bounds: its heavy-traffic bounds.",

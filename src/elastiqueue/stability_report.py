@@ -47,7 +47,9 @@ ENGINES = ("stability", "stability_map")
 CODES: Mapping[str, float] = {"stable": 1.0, "undecided": 0.0, "unstable": -1.0}  # verdicts in tables
 # Budgets, states of the exact chain and simulated events per drift; the error sought of a drift in a table.
 MAX_STATES, MAX_EVENTS, ACCURACY = 2_000, 30_000_000, 5e-4
+# Of the map: a first search, then at most so many verdicts at a boundary that it left undecided with more events.
 MAP_STATES, MAP_EVENTS = 500, 10_000_000
+REFINEMENTS, REFINED_EVENTS = 3, 40_000_000
 ON_THE_BOUNDARY = 1e-9  # relative; the linear programme's accuracy
 
 __all__ = ["ENGINES", "Report", "compute_rows", "largest_routed_load", "report"]
@@ -311,17 +313,30 @@ def _map_rows(scenario: Any) -> list[dict[str, Any]]:
         raise ConfigError(f"model = {scenario.model}: must be tabs for a map of stability")
     rate, (mu, nu), most = scenario.arrival.at(0.0), _rates(scenario), scenario.servers
     found = smallest_stable_servers(rate, mu, nu, most, MAP_STATES, MAP_EVENTS, scenario.seed)
+    verdicts = dict(found.verdicts)
     blocking = (most + 1 if found.servers is None else found.servers) - 1
-    # Below an undecided N, look on for one that is known to be unstable: the boundary is between them.
-    unstable, word = blocking, found.verdicts[blocking].verdict if blocking else "unstable"
-    while unstable > 1 and word == "undecided":
+    refined = 0
+    while blocking >= 1:
+        if blocking not in verdicts:
+            verdicts[blocking] = verdict(blocking, rate, mu, nu, MAP_STATES, MAP_EVENTS, scenario.seed)
+        if verdicts[blocking].verdict == "undecided" and refined < REFINEMENTS:
+            verdicts[blocking] = verdict(blocking, rate, mu, nu, MAP_STATES, REFINED_EVENTS, scenario.seed)
+            refined += 1
+        if verdicts[blocking].verdict != "stable":
+            break
+        blocking -= 1
+    word = verdicts[blocking].verdict if blocking else "unstable"
+    certain = word == "unstable"
+    # Below an N that is not known to be unstable, look on for one that is: the boundary is between them.
+    unstable = blocking
+    while unstable > 1 and word != "unstable":
         unstable -= max(1, unstable // 10)
         word = verdict(unstable, rate, mu, nu, MAP_STATES, MAP_EVENTS, scenario.seed).verdict
-    smallest = math.nan if found.servers is None else float(found.servers)
+    smallest = math.nan if blocking == most else blocking + 1.0
     lowest = unstable + 1.0 if word == "unstable" else math.nan
     first = {**_row("smallest_stable", smallest), "ci_low": lowest, "ci_high": smallest}
-    rows = [first, _row("certain", float(found.certain)), _row("blocking_servers", float(blocking) or math.nan)]
+    rows = [first, _row("certain", float(certain)), _row("blocking_servers", float(blocking) or math.nan)]
     if blocking:
-        rows.append(_drift_row("blocking_drift", _deciding(found.verdicts[blocking])))
-        rows[0]["note"] = found.verdicts[blocking].reason
+        rows.append(_drift_row("blocking_drift", _deciding(verdicts[blocking])))
+        rows[0]["note"] = verdicts[blocking].reason
     return rows

@@ -1,4 +1,4 @@
-"""The steps of the workflow, one per rule: `python -m elastiqueue.steps STEP ...`. They read arguments and files only."""
+"""The steps of the workflow, one per rule: `python -m elastiqueue.steps STEP ...`; arguments and files, no more."""
 
 from __future__ import annotations
 

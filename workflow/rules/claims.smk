@@ -33,10 +33,12 @@ rule claims:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,
     params:
+        run=lambda wildcards: RUN.run,
+        output=lambda wildcards: OUTPUT,
         caption="What the papers claim, and the verdicts on this run; claims.md gives every test.",
         sources=source_digest("elastiqueue.claims"),
     shell:
-        "python -m elastiqueue claims --run {RUN.run} --claims {input.claims:q} --output {OUTPUT:q} |& tee {log:q}"
+        "python -m elastiqueue claims --run {params.run} --claims {input.claims:q} --output {params.output:q} |& tee {log:q}"
 
 
 rule verify:
@@ -52,9 +54,11 @@ rule verify:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=10,
     params:
+        run=lambda wildcards: RUN.run,
+        output=lambda wildcards: OUTPUT,
         sources=source_digest("elastiqueue.verification"),
     shell:
-        "python -m elastiqueue verify --run {RUN.run} --output {OUTPUT:q} --reference paper_figures/reference |& tee {log:q}"
+        "python -m elastiqueue verify --run {params.run} --output {params.output:q} --reference paper_figures/reference |& tee {log:q}"
 
 
 rule manifest:
@@ -69,6 +73,8 @@ rule manifest:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,
     params:
+        run=lambda wildcards: RUN.run,
+        output=lambda wildcards: OUTPUT,
         sources=source_digest("elastiqueue.verification"),
     shell:
-        "python -m elastiqueue manifest --run {RUN.run} --output {OUTPUT:q} |& tee {log:q}"
+        "python -m elastiqueue manifest --run {params.run} --output {params.output:q} |& tee {log:q}"

@@ -33,10 +33,10 @@ rule table:
         ),
         md=f"{OUTPUT}/tables/{{table}}.md",
         tex=f"{OUTPUT}/tables/{{table}}.tex",
-    wildcard_constraints:
-        table="facets|bounds",
     log:
         f"{RESULTS}/logs/tables/{{table}}.log",
+    wildcard_constraints:
+        table="facets|bounds",
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,

@@ -3,8 +3,9 @@
 Finite horizon: independent replications from the scenario's start, totals between warm-up and horizon.
 Steady state (`horizon: auto`): every replication starts at the fluid fixed point (or where the scenario says), is
 warmed up for max(5 t0, 10 tau) and then measured for as long (times `measured`), with t0 = 1 + 1/mu + 1/nu and tau
-the longer of the integrated autocorrelation times of waiting tasks and power in a pilot run. The pilot lasts 20 t0, at least 500 service times, and
-is doubled until it holds 50 tau, at most five times (a shorter pilot underestimates tau where queues relax slowly). The measured stretches are independent batches.
+the longer of the integrated autocorrelation times of waiting tasks and power in a pilot run. The pilot lasts 20 t0, at
+least 500 service times, and is doubled until it holds 50 tau, at most five times (a shorter pilot underestimates tau
+where queues relax slowly). The measured stretches are independent batches.
 """
 
 from __future__ import annotations

@@ -23,19 +23,19 @@ def draw(data: pd.DataFrame) -> Figure:
         steady = own[~own["load"].isin(flagged["load"])]
         curve(axes, steady, "load", index, label)
         rest = own[own["load"].isin(flagged["load"])]
-        axes.plot(rest["load"], rest["mean"], "x", color=COLOURS[index], markersize=6, markeredgewidth=1.4)
+        # their value depends on the length of the run: they stand at the top
+        top = [0.97] * len(rest)
+        axes.plot(
+            rest["load"], top, "x", color=COLOURS[index], markersize=6, markeredgewidth=1.4,
+            transform=axes.get_xaxis_transform(),
+        )  # fmt: skip
     axes.set(xlabel="load $\\rho$", ylabel="mean response time (slots)")
     plain_log(axes.yaxis)
-    note(
-        axes,
-        f"{data['servers'].iloc[0]:g} servers, three job types, mean size 130.5 slots",
-        where=(0.02, 0.97),
-        ha="left",
-    )
+    note(axes, f"$M$ = {data['servers'].iloc[0]:g} servers", where=(0.02, 0.97), ha="left")
     handles, texts = axes.get_legend_handles_labels()
     handles.append(Line2D([], [], color="#555555", marker="x", linestyle="none", markersize=6, markeredgewidth=1.4))
     figure.legend(
-        handles, [*texts, "not stationary: backlog grows, or unsettled"], loc="outside upper center", ncols=3,
+        handles, [*texts, "not stationary (grows, or unsettled)"], loc="outside upper center", ncols=3,
         columnspacing=1.5,
     )  # fmt: skip
     return figure

@@ -1,4 +1,4 @@
-"""Sample paths of the occupancy over the fluid trajectory: one row per arrival rate, one column per number of servers."""
+"""Sample paths of the occupancy over the fluid trajectory: rows by arrival rate, columns by number of servers."""
 
 from __future__ import annotations
 

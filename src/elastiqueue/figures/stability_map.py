@@ -28,7 +28,7 @@ def draw(data: pd.DataFrame) -> Figure:
     loads = sorted(data["arrival_rate"].unique())
     standby, setup = sorted(data["standby_rate"].unique()), sorted(data["setup_rate"].unique())
     most = int(data["servers"].max())
-    norm, colours = LogNorm(1, most), plt.get_cmap("Blues")
+    norm, colours, beyond = LogNorm(1, most), plt.get_cmap("Blues"), False
     figure, grid = plt.subplots(1, len(loads), figsize=(TEXT_WIDTH, 2.6), sharey=True, squeeze=False)
     for axes, load in zip(grid[0], loads, strict=True):
         here = data[data["arrival_rate"] == load].set_index(["standby_rate", "setup_rate"])
@@ -39,7 +39,7 @@ def draw(data: pd.DataFrame) -> Figure:
                 if not sure:
                     colour = UNDECIDED
                 elif math.isnan(row["mean"]):
-                    colour = BEYOND
+                    colour, beyond = BEYOND, True
                 else:
                     colour = colours(0.05 + 0.75 * norm(row["mean"]))
                 axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="white", linewidth=0.8))
@@ -60,6 +60,5 @@ def draw(data: pd.DataFrame) -> Figure:
         Patch(color=UNDECIDED, label="undecided: $N_0$ in the range"),
         Patch(color=BEYOND, label=f"unstable at $N$ = {most}"),
     ]
-    shown = handles if (data[data["metric"] == "smallest_stable"]["mean"].isna()).any() else handles[:3]
-    figure.legend(handles=shown, loc="outside upper center", ncols=4)
+    figure.legend(handles=handles if beyond else handles[:3], loc="outside upper center", ncols=4)
     return figure

@@ -194,7 +194,7 @@ class ServiceScenario(Strict):
         unlimited = self.model not in DISTRIBUTED or self.buffer is None
         if unlimited and arrival.rates[-1] >= 1:
             raise ConfigError(
-                f"arrival_rate = {arrival.rates[-1]:g}: must be < 1 where the buffer is unlimited (the queue would grow "
+                f"arrival_rate = {arrival.rates[-1]:g}: must be < 1 where the buffer is unlimited (the queue grows "
                 "for ever)"
             )
         if (self.horizon == "auto") != (self.warm_up == "auto"):
