@@ -17,8 +17,8 @@ One first-come first-served queue; i servers are on, j tasks are present, d1 ser
     always_on     M/M/N: i = N
 
 The mean wait is the time integral of waiting tasks over the accepted ones (Little's law; no closed form is known for
-the wait expected at an arrival). Both simulators are those of `elastiqueue.models.tabs`, the direct method and uniformised
-blocks, applied to these events.
+the wait expected at an arrival). Both simulators are those of `elastiqueue.models.tabs`, the direct method and
+uniformised blocks, applied to these events.
 """
 
 from __future__ import annotations
