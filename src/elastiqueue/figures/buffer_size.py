@@ -12,7 +12,7 @@ METRICS = {
     "mean_wait": "mean wait (mean service times)",
     "loss_full_probability": "loss at a full buffer (probability)",
 }
-SMALLEST = 1e-6  # of the loss axis; smaller probabilities are below what the runs can show
+SMALLEST = 1e-5  # of the loss axis; smaller probabilities are below what the runs can show
 
 
 def draw(data: pd.DataFrame) -> Figure:
