@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from elastiqueue.config import ServiceScenario
 from elastiqueue.engines.simulation import estimates, grid_of
 from elastiqueue.experiments import Point, specified_points
 from elastiqueue.models.registry import model_of
-from elastiqueue.results import read_arrays, write_atomically
+from elastiqueue.results import read_arrays, read_checked, text_digest, write_checked
 from elastiqueue.statistics import Estimate, mean_estimate
 
 PATH_PARTS = 7  # components of a recorded path that the summary keeps: u, d0, d1, tasks, then q_1, q_2, q_3
@@ -49,14 +50,16 @@ def _path_rows(point: Point, paths: NDArray[np.float64]) -> Iterable[dict[str, A
 def summarise_chunk(specification: str, files: Sequence[str | Path], metrics: Sequence[str] | None) -> pd.DataFrame:
     """Estimates of a chunk from all its block files, tidy: one row per scenario and metric."""
     loaded = sorted((read_arrays(path) for path in files), key=lambda pair: pair[0]["first"])
+    begin, wanted = 0, text_digest(specification)
+    for meta, _ in loaded:
+        if meta.get("specification") != wanted or meta["first"] != begin:
+            raise ValueError(
+                f"{Path(files[0]).parent}: holds another scenario, or replications {meta['first']} to {meta['last']}"
+                f" where those from {begin} on must be; delete the folder and run again"
+            )
+        begin = meta["last"]
     rows: list[dict[str, Any]] = []
     for i, point in enumerate(specified_points(specification)):
-        digest = point.scenario.digest()
-        for meta, _ in loaded:
-            if meta["digests"][i] != digest:
-                raise ValueError(
-                    f"block {meta['first']}-{meta['last']}: holds another scenario; delete it and run again"
-                )
         head = {"label": point.label, **point.scenario.describe()}
         totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
         found = estimates(point.scenario, totals)
@@ -75,7 +78,7 @@ def summarise_chunk(specification: str, files: Sequence[str | Path], metrics: Se
 
 def write_table(table: pd.DataFrame, output: str | Path) -> None:
     """Write a tidy table as CSV: ten significant digits, nothing for what does not apply."""
-    write_atomically(output, table.map(_text).to_csv(index=False, lineterminator="\n"))
+    write_checked(output, table.map(_text).to_csv(index=False, lineterminator="\n"))
 
 
 def _text(value: Any) -> Any:
@@ -88,4 +91,5 @@ def _text(value: Any) -> Any:
 
 def read_table(path: str | Path) -> pd.DataFrame:
     """Read a tidy table."""
-    return pd.read_csv(path, dtype={"label": str, "metric": str, "service": str, "start": str, "statistic": str})
+    texts = dict.fromkeys(("label", "metric", "service", "start", "statistic"), str)
+    return pd.read_csv(io.StringIO(read_checked(path)), dtype=texts)
