@@ -273,14 +273,14 @@ def test_rows_are_exact_and_wrong_models_are_refused():
 
 
 def test_the_command_reports_the_region(root, capsys):
-    assert main(["capacity", str(root / "examples/cluster.yaml"), "--json", "-"]) == 0
+    assert main(["capacity", str(root / "config/examples/cluster.yaml"), "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [facet["b"] for facet in found["facets"]] == pytest.approx([200 / math.sqrt(5), 200 / math.sqrt(3), 100])
     assert [sum(x * x for x in facet["c"]) for facet in found["facets"]] == pytest.approx([1.0] * 3)
     assert found["largest_stable_load"] == pytest.approx(1 / 0.9, rel=1e-9)
     assert found["dominant_interior"] == [1]
     assert {"scenario", "epsilon", "provenance"} <= set(found)
-    assert main(["capacity", str(root / "examples/cluster.yaml"), "--set", "arrivals.load=1.1"]) == 0
+    assert main(["capacity", str(root / "config/examples/cluster.yaml"), "--set", "arrivals.load=1.1"]) == 0
     assert "NOT inside" in capsys.readouterr().out
 
 

@@ -1,0 +1,68 @@
+"""The documentation is true: links resolve, commands exist, every figure is named, nothing names a machine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from elastiqueue.cli import main
+
+PAGES = ["README.md", "ARTIFACT.md", "CONTRIBUTING.md", "DEVIATIONS.md", "config/README.md", "paper_figures/README.md"]
+
+
+@pytest.mark.parametrize("page", [*PAGES, "profiles/README.md"])
+def test_links_resolve(root: Path, page: str):
+    text = (root / page).read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith(("http://", "https://")):
+            assert ((root / page).parent / target).exists(), target
+
+
+def _commands(root: Path) -> list[str]:
+    blocks = re.findall(r"```\n(.*?)```", (root / "README.md").read_text(), re.S)
+    return [line for block in blocks for line in block.strip().splitlines()]
+
+
+def test_every_make_target_of_the_readme_exists(root: Path):
+    listed = subprocess.run(["make", "-s"], cwd=root, capture_output=True, text=True, check=True).stdout
+    targets = set(re.findall(r"^make ([a-z-]+)", listed, re.M))
+    for page in PAGES:
+        used = set(re.findall(r"`make ([a-z-]+)`", (root / page).read_text()))
+        assert used <= targets, (page, used - targets)
+    assert {"figures", "test", "quick"} <= targets
+
+
+def test_the_commands_of_the_readme_run(root: Path, monkeypatch, capsys):
+    monkeypatch.chdir(root)
+    run = 0
+    for command in _commands(root):
+        words = shlex.split(command)
+        if words[0] == "elastiqueue":
+            extra = ["--set", "replications=4", "--set", "horizon=300"] if words[1] == "simulate" else []
+            assert main([*words[1:], *extra]) == 0, command
+            assert capsys.readouterr().out
+            run += 1
+        else:
+            assert words[0] in ("make", "snakemake"), command
+    assert run >= 5
+
+
+def test_every_figure_of_the_configuration_is_in_the_gallery_and_no_other(root: Path):
+    figures = set(yaml.safe_load((root / "config/config.yaml").read_text())["figures"])
+    gallery = (root / "paper_figures/README.md").read_text()
+    assert set(re.findall(r"^\| \[(\w+)\]", gallery, re.M)) == figures
+    named = set(re.findall(r"`(\w+)\.pdf`", (root / "README.md").read_text()))
+    assert named <= figures
+    assert figures - named <= {"fig1"}
+
+
+def test_every_claim_is_in_the_readme(root: Path):
+    claims = set(yaml.safe_load((root / "config/claims.yaml").read_text())["claims"])
+    text = (root / "README.md").read_text()
+    missing = {claim for claim in claims if not re.search(rf"\b{claim}\b", text)}
+    assert missing == set()
