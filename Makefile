@@ -39,7 +39,7 @@ lock: ## renew requirements.lock from pyproject.toml (needs uv)
 
 .venv: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . && touch .venv
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . && $(BIN)/python -m elastiqueue.precompile && touch .venv
 
 clean: ## remove results and figures, not the environment
 	rm -rf results paper_figures/*.pdf paper_figures/*.png paper_figures/data paper_figures/tables

@@ -17,6 +17,7 @@ import yaml
 from tests.conftest import ROOT, copy_project
 
 # Laid over config/config.yaml. Figure 4: a pilot run, two blocks of replications, a summary, a fluid limit, a table.
+LIMIT = 1500  # seconds of a run, after which it is ended: executors may hang for ever
 TABLE, FIGURE = "results/tiny/data/fig4.csv", "results/tiny/fig4.pdf"
 TINY = {
     "run": "tiny",
@@ -66,7 +67,7 @@ class Checkout:
             command[3:3] = ["--cores", str(cores)]
         with open(self.folder / "log", "w") as log:
             return subprocess.Popen(
-                ["timeout", "-k", "10", "400", *command, "--", *targets],
+                ["timeout", "-k", "10", str(LIMIT), *command, "--", *targets],
                 cwd=self.folder, env=self.environment, stdout=log, stderr=subprocess.STDOUT, text=True,
                 start_new_session=True,
             )  # fmt: skip

@@ -1,0 +1,50 @@
+"""Compile every kernel once, so that the jobs that follow find machine code: `python -m elastiqueue.precompile`.
+
+Kernels are compiled when they are first called and kept on disk (`elastiqueue.sources`). Jobs that start together on an
+empty cache would each compile the same; the set-up of the environment runs this instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elastiqueue.computations import exact, fluid_path
+from elastiqueue.config import scenario_from
+from elastiqueue.engines.simulation import simulate, window
+from elastiqueue.theory.stability import simulated_drift
+
+SERVICE: dict[str, Any] = {"servers": 3, "arrival_rate": 0.4, "standby_rate": 1.0, "setup_rate": 1.0, "buffer": 4}
+VARYING = {"mean": 0.3, "amplitude": 0.1, "period": 5.0}
+MACHINES = [[15, 8, 1690], [17.1, 6.5, 420], [7, 20, 1690]]
+SLOTTED: dict[str, Any] = {"slots": 10, "warm_up": 5, "replications": 2}
+SCENARIOS: list[dict[str, Any]] = [
+    *(
+        {**SERVICE, "model": model, "horizon": 2.0, "replications": 2, "arrival_rate": rate, "service": service}
+        for model in ("tabs", "delayed_off")
+        for rate in (0.4, VARYING)
+        for service in ("exponential", {"hyperexponential": 4}, {"erlang": 4})
+    ),
+    {
+        **SLOTTED, "model": "cluster", "servers": 2, "resources": [30, 30, 4000], "job_types": MACHINES,
+        "arrivals": {"law": "poisson", "mean": [0.1, 0.1, 0.1]},
+    },
+    {**SLOTTED, "model": "single_type", "servers": 2, "arrivals": {"law": "poisson", "mean": 0.5}},
+]  # fmt: skip
+
+
+def main() -> None:
+    """Run each engine for a moment on each kind of model."""
+    for values in SCENARIOS:
+        simulate(scenario_from(values), 0, 1)
+    steady = {**SERVICE, "model": "tabs", "horizon": "auto", "warm_up": "auto"}
+    window(scenario_from(steady))
+    exact(scenario_from(steady))
+    for service in ("exponential", {"erlang": 2}):
+        fluid_path(
+            scenario_from({**SERVICE, "model": "tabs", "arrival_rate": VARYING, "service": service, "horizon": 5.0})
+        )
+    simulated_drift(3, 0.5, 1.0, 1.0, 1, max_events=1000, min_events=100)
+
+
+if __name__ == "__main__":
+    main()
