@@ -14,6 +14,8 @@ from elastiqueue.results import read_arrays, write_arrays
 from tests.checkouts import TABLE, TINY, Checkout, changed, undisturbed
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow  # each test runs the workflow in copies of the project, which compile anew
+
 CHUNKS = {"pilot": 1, "block": 2}
 
 

@@ -24,6 +24,8 @@ from tests.checkouts import (
     undisturbed,
 )
 
+pytestmark = pytest.mark.slow  # each test runs the workflow in copies of the project, which compile anew
+
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small tmpfs, which only root may do")
 
 
