@@ -293,7 +293,7 @@ def test_the_command_reports_the_region(root, capsys):
     ],
 )
 def test_mistakes_on_the_command_line(root, capsys, file, change, message):
-    assert main(["capacity", str(root / "examples" / file), "--set", change, "--json", "-"]) == 2
+    assert main(["capacity", str(root / "config/examples" / file), "--set", change, "--json", "-"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == 1
