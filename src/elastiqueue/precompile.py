@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from elastiqueue.computations import exact, fluid_path
-from elastiqueue.config import scenario_from
+from elastiqueue.config import ServiceScenario, scenario_from
 from elastiqueue.engines.simulation import simulate, window
 from elastiqueue.theory.stability import simulated_drift
 
@@ -37,10 +37,11 @@ def main() -> None:
     for values in SCENARIOS:
         simulate(scenario_from(values), 0, 1)
     steady = {**SERVICE, "model": "tabs", "horizon": "auto", "warm_up": "auto"}
-    window(scenario_from(steady))
-    exact(scenario_from(steady))
+    window(ServiceScenario.model_validate(steady))
+    exact(ServiceScenario.model_validate(steady))
     for service in ("exponential", {"erlang": 2}):
-        fluid_path(
+        values = {**SERVICE, "model": "tabs", "arrival_rate": VARYING, "service": service, "horizon": 5.0}
+        fluid_path(ServiceScenario.model_validate(values))
             scenario_from({**SERVICE, "model": "tabs", "arrival_rate": VARYING, "service": service, "horizon": 5.0})
         )
     simulated_drift(3, 0.5, 1.0, 1.0, 1, max_events=1000, min_events=100)
