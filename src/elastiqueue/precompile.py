@@ -42,8 +42,6 @@ def main() -> None:
     for service in ("exponential", {"erlang": 2}):
         values = {**SERVICE, "model": "tabs", "arrival_rate": VARYING, "service": service, "horizon": 5.0}
         fluid_path(ServiceScenario.model_validate(values))
-            scenario_from({**SERVICE, "model": "tabs", "arrival_rate": VARYING, "service": service, "horizon": 5.0})
-        )
     simulated_drift(3, 0.5, 1.0, 1.0, 1, max_events=1000, min_events=100)
 
 
