@@ -19,7 +19,7 @@ from elastiqueue.config import scenario_from
 from elastiqueue.engines.simulation import estimates, simulate
 from elastiqueue.figures import buffer_size, cluster_stability, stability_growth, stability_map, stability_paths, style
 from elastiqueue.stability_report import _drawn_classes, compute_rows, largest_routed_load, report
-from elastiqueue.summaries import VALUES, value_row
+from elastiqueue.summaries import VALUES, read_table, value_row
 from elastiqueue.theory.capacity import capacity_region, server_classes
 from elastiqueue.theory.stability import BATCHES, two_server_drift
 
@@ -375,3 +375,11 @@ def test_command(tmp_path, capsys) -> None:
     path.write_text(json.dumps(TABS))
     with pytest.raises(ValueError, match=r"^accuracy = 0\.0: must be > 0$"):
         run([str(path), "--accuracy", "0"])
+
+
+def test_the_reference_run_grew_as_predicted_at_every_point(root):
+    """The paper-scale run behind the reference results: all points within 4 standard errors and the truncation error."""
+    table = stability_growth.compare(read_table(root / "paper_figures/reference/data/stability_growth.csv"))
+    assert len(table) >= 20
+    assert (table["label"] == "near the boundary").sum() >= 10
+    assert table["agrees"].all()
