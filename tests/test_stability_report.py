@@ -378,7 +378,7 @@ def test_command(tmp_path, capsys) -> None:
 
 
 def test_the_reference_run_grew_as_predicted_at_every_point(root):
-    """The paper-scale run behind the reference results: all points within 4 standard errors and the truncation error."""
+    """The paper-scale run behind the reference results: all points within 4 standard errors and truncation."""
     table = stability_growth.compare(read_table(root / "paper_figures/reference/data/stability_growth.csv"))
     assert len(table) >= 20
     assert (table["label"] == "near the boundary").sum() >= 10
