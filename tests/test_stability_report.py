@@ -19,9 +19,9 @@ from elastiqueue.config import scenario_from
 from elastiqueue.engines.simulation import estimates, simulate
 from elastiqueue.figures import buffer_size, cluster_stability, stability_growth, stability_map, stability_paths, style
 from elastiqueue.stability_report import _drawn_classes, compute_rows, largest_routed_load, report
-from elastiqueue.summaries import VALUES, read_table, value_row
 from elastiqueue.theory.capacity import capacity_region, server_classes
 from elastiqueue.theory.stability import BATCHES, two_server_drift
+from elastiqueue.tidy import VALUES, read_table, value_row
 
 TABS = {
     "model": "tabs", "servers": 4, "arrival_rate": 0.3, "standby_rate": 1, "setup_rate": 0.01, "buffer": None

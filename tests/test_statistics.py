@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from elastiqueue.autocorrelation import autocorrelation_time
 from elastiqueue.models.base import Ratio
-from elastiqueue.statistics import Estimate, autocorrelation_time, estimate, mean_estimate, ratio_estimate
+from elastiqueue.statistics import Estimate, estimate, mean_estimate, ratio_estimate
 
 
 def test_a_constant_denominator_gives_the_plain_mean_and_error():

@@ -15,8 +15,8 @@ from elastiqueue.figures import draw, style
 from elastiqueue.figures.heavy_traffic import draw as draw_heavy_traffic
 from elastiqueue.figures.response_times import draw as draw_response_times
 from elastiqueue.statistics import mean_estimate
-from elastiqueue.summaries import read_table, value_row, write_table
 from elastiqueue.tables import bounds, facets, latex, main, markdown
+from elastiqueue.tidy import read_table, value_row, write_table
 
 CLUSTER = {
     "model": "cluster", "servers": 4, "resources": [30, 30, 4000], "facet": 1,

@@ -16,7 +16,7 @@ from elastiqueue.cli import main
 from elastiqueue.config import ConfigError, scenario_from
 from elastiqueue.engines.simulation import estimates, simulate
 from elastiqueue.results import write_json
-from elastiqueue.summaries import value_row, write_table
+from elastiqueue.tidy import value_row, write_table
 from elastiqueue.verification import (
     DIFFERENT,
     EQUAL,

@@ -355,7 +355,7 @@ class Results:
     def table(self, experiment: str) -> pd.DataFrame:
         """Estimates of an experiment; raises Missing."""
         if experiment not in self._tables and self.folder is not None:
-            from elastiqueue.summaries import read_table
+            from elastiqueue.tidy import read_table
 
             for kind in ("summaries", "computed"):
                 path = self.folder / kind / f"{experiment}.csv"

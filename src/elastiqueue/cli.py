@@ -99,14 +99,14 @@ def _read_service(options: argparse.Namespace, command: str) -> ServiceScenario:
 
 def _exact(options: argparse.Namespace) -> None:
     scenario = _read_service(options, "exact")
-    from elastiqueue.computations import exact
+    from elastiqueue.exact_tables import exact
     from elastiqueue.models.registry import module_name
     from elastiqueue.results import Stopwatch
     from elastiqueue.sources import source_digest
 
     watch = Stopwatch()
     result = exact(scenario)
-    facts: dict[str, Any] = {"sources": source_digest("elastiqueue.computations", module_name(scenario))}
+    facts: dict[str, Any] = {"sources": source_digest("elastiqueue.exact_tables", module_name(scenario))}
     if result.level is not None:
         facts |= {"truncation_level": result.level, "relative_change": result.change}
     _report(
@@ -116,7 +116,7 @@ def _exact(options: argparse.Namespace) -> None:
 
 def _fluid(options: argparse.Namespace) -> None:
     scenario = _read_service(options, "fluid")
-    from elastiqueue.computations import fluid_averages, fluid_path
+    from elastiqueue.fluid_tables import fluid_averages, fluid_path
     from elastiqueue.results import Stopwatch
     from elastiqueue.sources import source_digest
 
@@ -136,7 +136,7 @@ def _fluid(options: argparse.Namespace) -> None:
             "idle_on": path.u.tolist(),
         }  # fmt: skip
     found = {name: {"mean": value} for name, value in fluid_averages(scenario).items()}
-    facts = {"sources": source_digest("elastiqueue.computations")}
+    facts = {"sources": source_digest("elastiqueue.fluid_tables")}
     _report(options, scenario, found, watch.provenance(**facts), extra)
 
 

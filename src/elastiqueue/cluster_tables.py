@@ -28,8 +28,8 @@ from elastiqueue.config import ConfigError, ServiceScenario
 from elastiqueue.models import slotted
 from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
 from elastiqueue.statistics import Estimate
-from elastiqueue.summaries import value_row
 from elastiqueue.theory.capacity import CapacityRegion
+from elastiqueue.tidy import value_row
 
 ENGINES = ("capacity", "bounds")
 

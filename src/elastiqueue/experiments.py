@@ -24,9 +24,9 @@ from elastiqueue.sources import PACKAGE, source_digest
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 ENGINE_MODULES = {
     "simulate": ("elastiqueue.engines.simulation",),
-    "exact": ("elastiqueue.engines.exact", "elastiqueue.computations"),
-    "fluid": ("elastiqueue.engines.fluid", "elastiqueue.computations"),
-    "fluid_stability": ("elastiqueue.engines.fluid", "elastiqueue.computations"),
+    "exact": ("elastiqueue.exact_tables",),
+    "fluid": ("elastiqueue.fluid_tables",),
+    "fluid_stability": ("elastiqueue.fluid_tables",),
     "capacity": ("elastiqueue.cluster_tables",),
     "bounds": ("elastiqueue.cluster_tables",),
     "stability": ("elastiqueue.stability_report",),

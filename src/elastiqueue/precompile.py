@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from elastiqueue.computations import exact, fluid_path
 from elastiqueue.config import ServiceScenario, scenario_from
 from elastiqueue.engines.simulation import simulate, window
+from elastiqueue.exact_tables import exact
+from elastiqueue.fluid_tables import fluid_path
 from elastiqueue.theory.stability import simulated_drift
 
 SERVICE: dict[str, Any] = {"servers": 3, "arrival_rate": 0.4, "standby_rate": 1.0, "setup_rate": 1.0, "buffer": 4}

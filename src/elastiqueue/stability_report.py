@@ -39,8 +39,8 @@ from typing import Any, Literal
 from elastiqueue.models.registry import model_of
 from elastiqueue.scenarios.base import ConfigError
 from elastiqueue.statistics import Estimate
-from elastiqueue.summaries import value_row
 from elastiqueue.theory.stability import BATCHES, Drift, StabilityVerdict, smallest_stable_servers, verdict
+from elastiqueue.tidy import value_row
 
 Word = Literal["stable", "unstable", "undecided"]
 ENGINES = ("stability", "stability_map")

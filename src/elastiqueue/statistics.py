@@ -1,4 +1,4 @@
-"""Estimators: ratios with jackknifed errors, t intervals, autocorrelation times.
+"""Estimators: ratios with jackknifed errors, and t intervals.
 
     theta = sum_r num_r / sum_r den_r,    theta_(r) = the same without replication r,
     estimate = n theta - (n - 1) mean_r theta_(r),    se^2 = (n - 1)/n sum_r (theta_(r) - mean theta_(.))^2
@@ -14,9 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from elastiqueue.models.base import Ratio
 
@@ -33,6 +31,8 @@ class Estimate:
         """Two-sided t interval with n - 1 degrees of freedom; a point where the value is exact."""
         if self.n == 0:
             return self.mean, self.mean
+        from scipy.special import stdtrit  # slow to import, and simulations need none of it
+
         half = float(stdtrit(self.n - 1, 0.5 + level / 2)) * self.se
         return self.mean - half, self.mean + half
 
@@ -71,37 +71,3 @@ def mean_estimate(values: Sequence[float]) -> Estimate:
     n = len(values)
     mean = math.fsum(values) / n
     return Estimate(mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n), n)
-
-
-@njit(cache=True)
-def _autocorrelation_time(series, factor):
-    n = series.size
-    mean = 0.0
-    for value in series:
-        mean += value
-    mean /= n
-    variance = 0.0
-    for value in series:
-        variance += (value - mean) * (value - mean)
-    if variance <= 0.0:
-        return 0.0
-    time = 0.5
-    lag = 1
-    while lag < n // 2:
-        product = 0.0
-        for i in range(n - lag):
-            product += (series[i] - mean) * (series[i + lag] - mean)
-        time += product / variance
-        if lag >= factor * time:
-            break
-        lag += 1
-    return max(time, 0.5)
-
-
-def autocorrelation_time(series: NDArray[np.float64], spacing: float, factor: float = 6.0) -> float:
-    """Integrated autocorrelation time int_0^inf rho(t) dt of an equally spaced series, in units of `spacing`'s unit.
-
-    The window is the first lag that is `factor` times the estimate so far (Sokal). For rho(t) = exp(-t / T) it is T.
-    Zero for a constant series.
-    """
-    return spacing * float(_autocorrelation_time(np.ascontiguousarray(series, np.float64), factor))

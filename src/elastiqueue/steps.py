@@ -27,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     step("block", _block, "spec", "first", "last", "output", "provenance", pilots="*")
     step("summary", _summary, "output", spec="+", files="+", metrics="*")
     step("compute", _compute, "engine", "output", spec="+", metrics="*")
-    step("data", _data, "output", summaries="+")
-    step("draw", _draw, "figure", "pdf", "png", data="*")
+    step("draw", _draw, "figure", "data", "pdf", "png", summaries="+")
+    step("diagram", _diagram, "figure", "pdf", "png")
     options = parser.parse_args(arguments)
     try:
         options.run(options)
@@ -54,7 +54,8 @@ def _block(options: argparse.Namespace) -> None:
 def _summary(options: argparse.Namespace) -> None:
     import pandas as pd
 
-    from elastiqueue.summaries import summarise_chunk, write_table
+    from elastiqueue.summaries import summarise_chunk
+    from elastiqueue.tidy import write_table
 
     files: dict[str, list[str]] = {}
     for file in options.files:
@@ -74,7 +75,7 @@ def _compute(options: argparse.Namespace) -> None:
     import pandas as pd
 
     from elastiqueue.computations import compute_table
-    from elastiqueue.summaries import write_table
+    from elastiqueue.tidy import write_table
 
     table = pd.concat([compute_table(options.engine, spec) for spec in options.spec], ignore_index=True)
     if options.metrics:
@@ -82,20 +83,22 @@ def _compute(options: argparse.Namespace) -> None:
     write_table(table, options.output)
 
 
-def _data(options: argparse.Namespace) -> None:
+def _draw(options: argparse.Namespace) -> None:
     import pandas as pd
 
-    from elastiqueue.summaries import read_table, write_table
+    from elastiqueue.figures import draw
+    from elastiqueue.tidy import read_table, write_table
 
     tables = [read_table(path).assign(experiment=Path(path).stem) for path in options.summaries]
     joined = pd.concat([table for table in tables if not table.empty], ignore_index=True)
-    write_table(joined[["experiment", *(name for name in joined if name != "experiment")]], options.output)
+    write_table(joined[["experiment", *(name for name in joined if name != "experiment")]], options.data)
+    draw(options.figure, options.data, options.pdf, options.png)
 
 
-def _draw(options: argparse.Namespace) -> None:
+def _diagram(options: argparse.Namespace) -> None:
     from elastiqueue.figures import draw
 
-    draw(options.figure, options.data[0] if options.data else None, options.pdf, options.png)
+    draw(options.figure, None, options.pdf, options.png)
 
 
 if __name__ == "__main__":

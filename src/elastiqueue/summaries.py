@@ -1,9 +1,7 @@
-"""Tidy tables: the estimates of an experiment from its block files, one row per scenario and metric."""
+"""Summaries: the estimates of an experiment from its block files, one row per scenario and metric."""
 
 from __future__ import annotations
 
-import io
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,19 +14,12 @@ from elastiqueue.config import ServiceScenario
 from elastiqueue.engines.simulation import estimates, grid_of
 from elastiqueue.experiments import Point, specified_points
 from elastiqueue.models.registry import model_of
-from elastiqueue.results import read_arrays, read_checked, text_digest, write_checked
-from elastiqueue.statistics import Estimate, mean_estimate
+from elastiqueue.results import read_arrays, text_digest
+from elastiqueue.statistics import mean_estimate
+from elastiqueue.tidy import VALUES, value_row
 
 PATH_PARTS = 7  # components of a recorded path that the summary keeps: u, d0, d1, tasks, then q_1, q_2, q_3
 SUP_DISTANCE = "sup_distance"  # asked for as a metric: distance of recorded paths from the fluid path, in their place
-VALUES = ["metric", "time", "statistic", "mean", "se", "ci_low", "ci_high", "n"]
-
-
-def value_row(
-    metric: str, estimate: Estimate, time: float | None = None, statistic: str = "estimate"
-) -> dict[str, Any]:
-    low, high = estimate.interval()
-    return dict(zip(VALUES, (metric, time, statistic, estimate.mean, estimate.se, low, high, estimate.n), strict=True))
 
 
 def _path_rows(point: Point, paths: NDArray[np.float64]) -> Iterable[dict[str, Any]]:
@@ -68,28 +59,9 @@ def summarise_chunk(specification: str, files: Sequence[str | Path], metrics: Se
         if f"paths_{i}" in loaded[0][1]:
             paths = np.concatenate([arrays[f"paths_{i}"] for _, arrays in loaded])
             if SUP_DISTANCE in (metrics or ()) and isinstance(point.scenario, ServiceScenario):
-                from elastiqueue.computations import sup_distances  # which imports this module
+                from elastiqueue.fluid_tables import sup_distances  # the fluid engine is wanted here only
 
                 rows.append({**head, **value_row(SUP_DISTANCE, mean_estimate(sup_distances(point.scenario, paths)))})
             else:
                 rows.extend({**head, **row} for row in _path_rows(point, paths))
     return pd.DataFrame(rows)
-
-
-def write_table(table: pd.DataFrame, output: str | Path) -> None:
-    """Write a tidy table as CSV: ten significant digits, nothing for what does not apply."""
-    write_checked(output, table.map(_text).to_csv(index=False, lineterminator="\n"))
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.10g}"
-    return value
-
-
-def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a tidy table."""
-    texts = dict.fromkeys(("label", "metric", "service", "start", "statistic"), str)
-    return pd.read_csv(io.StringIO(read_checked(path)), dtype=texts)

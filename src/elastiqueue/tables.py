@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from elastiqueue.results import write_atomically
-from elastiqueue.summaries import read_table, write_table
+from elastiqueue.tidy import read_table, write_table
 
 BOUNDS = "_bounds"
 STANDARD_ERRORS = 3.0  # of the warm-up test

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastiqueue.computations import exact, fluid_path
 from elastiqueue.config import scenario_from
 from elastiqueue.engines.phases import SURE, cumulated, kernel_law, phase_counts, pick
 from elastiqueue.engines.simulation import estimates, simulate
+from elastiqueue.exact_tables import exact
+from elastiqueue.fluid_tables import fluid_path
 from elastiqueue.models import central_queue, tabs
 from elastiqueue.models.phase_type import PhaseType
 from elastiqueue.models.registry import model_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from elastiqueue.computations import exact
 from elastiqueue.config import scenario_from
 from elastiqueue.engines.simulation import Window, estimates, simulate
+from elastiqueue.exact_tables import exact
 from elastiqueue.models.registry import module_name
 
 # Three phases, none of them like another, with a way back and a phase that is never the first.

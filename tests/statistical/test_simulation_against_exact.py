@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from elastiqueue.computations import exact
 from elastiqueue.config import scenario_from
 from elastiqueue.engines.simulation import estimates, simulate, window
+from elastiqueue.exact_tables import exact
 
 # model, servers, load, mu, nu, further keys
 POINTS = [

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastiqueue.computations import exact
 from elastiqueue.config import ServiceScenario
+from elastiqueue.exact_tables import exact
 from elastiqueue.models import tabs
 from elastiqueue.theory import queues
 

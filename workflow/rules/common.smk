@@ -14,6 +14,9 @@ except ConfigError as error:
     print(f"elastiqueue: {error}", file=sys.stderr)
     sys.exit(2)
 
+# The scheduler asks for them again and again.
+SPECIFICATIONS = {name: {each: chunk.specification() for each, chunk in own.items()} for name, own in CHUNKS.items()}
+
 # Jobs run with the interpreter that runs snakemake, whether or not its environment is activated.
 shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
@@ -35,11 +38,11 @@ def simulated(name):
 
 
 def specification(wildcards):
-    return CHUNKS[wildcards.experiment][wildcards.chunk].specification()
+    return SPECIFICATIONS[wildcards.experiment][wildcards.chunk]
 
 
 def specifications(wildcards):
-    return [chunk.specification() for chunk in CHUNKS[wildcards.experiment].values()]
+    return list(SPECIFICATIONS[wildcards.experiment].values())
 
 
 def pilots(wildcards):
@@ -67,5 +70,9 @@ def summaries(wildcards):
     ]
 
 
-def data_of(wildcards):
-    return [f"{OUTPUT}/data/{wildcards.figure}.csv"] if RUN.figures[wildcards.figure].experiments else []
+def drawing(wildcards):
+    return RUN.figures[wildcards.figure].draw
+
+
+def caption(wildcards):
+    return RUN.figures[wildcards.figure].caption

@@ -1,42 +1,53 @@
-# The data behind each figure, and the figure.
+# The figures, each with the data behind it; a diagram has none.
+DIAGRAMS = [name for name, spec in RUN.figures.items() if not spec.experiments]
 
 
-rule figure_data:
-    input:
-        summaries,
-    output:
-        f"{OUTPUT}/data/{{figure}}.csv",
-    log:
-        f"{RESULTS}/logs/figure_data/{{figure}}.log",
-    resources:
-        mem_mb=lambda wildcards, attempt: 700 * attempt,
-        runtime=10,
-    params:
-        sources=source_digest("elastiqueue.summaries"),
-    shell:
-        "python -m elastiqueue.steps data --summaries {input:q} --output {output:q} |& tee {log:q}"
+def picture():
+    """The PNG of a figure, in the report: it shows images inline, but leaves a PDF to the viewer of the browser."""
+    return report(
+        f"{OUTPUT}/{{figure}}.png",
+        category=lambda wildcards: f"Paper {RUN.figures[wildcards.figure].paper}",
+        caption="../report/figure.rst",
+        labels=lambda wildcards: {"figure": wildcards.figure},
+    )
 
 
 rule draw:
     input:
-        data_of,
+        summaries,
     output:
+        data=f"{OUTPUT}/data/{{figure}}.csv",
         pdf=f"{OUTPUT}/{{figure}}.pdf",
-        # The report shows images inline; a PDF it would hand to the browser's viewer, which not every browser has.
-        png=report(
-            f"{OUTPUT}/{{figure}}.png",
-            category=lambda wildcards: f"Paper {RUN.figures[wildcards.figure].paper}",
-            caption="../report/figure.rst",
-            labels=lambda wildcards: {"figure": wildcards.figure},
-        ),
+        png=picture(),
     log:
         f"{RESULTS}/logs/draw/{{figure}}.log",
+    wildcard_constraints:
+        figure="|".join(name for name in RUN.figures if name not in DIAGRAMS),
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,
     params:
-        function=lambda wildcards: RUN.figures[wildcards.figure].draw,
-        caption=lambda wildcards: RUN.figures[wildcards.figure].caption,
-        sources=lambda wildcards: source_digest(f"elastiqueue.figures.{RUN.figures[wildcards.figure].draw}"),
+        function=drawing,
+        caption=caption,
+        sources=lambda wildcards: source_digest("elastiqueue.tidy", f"elastiqueue.figures.{drawing(wildcards)}"),
     shell:
-        "python -m elastiqueue.steps draw --figure {params.function} --data {input:q} --pdf {output.pdf:q} --png {output.png:q} |& tee {log:q}"
+        "python -m elastiqueue.steps draw --figure {params.function} --summaries {input:q} --data {output.data:q} --pdf {output.pdf:q} --png {output.png:q} |& tee {log:q}"
+
+
+rule diagram:
+    output:
+        pdf=f"{OUTPUT}/{{figure}}.pdf",
+        png=picture(),
+    log:
+        f"{RESULTS}/logs/diagram/{{figure}}.log",
+    wildcard_constraints:
+        figure="|".join(DIAGRAMS),
+    resources:
+        mem_mb=lambda wildcards, attempt: 700 * attempt,
+        runtime=10,
+    params:
+        function=drawing,
+        caption=caption,
+        sources=lambda wildcards: source_digest(f"elastiqueue.figures.{drawing(wildcards)}"),
+    shell:
+        "python -m elastiqueue.steps diagram --figure {params.function} --pdf {output.pdf:q} --png {output.png:q} |& tee {log:q}"

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from elastiqueue.autocorrelation import autocorrelation_time
 from elastiqueue.models.base import Ratio
 from elastiqueue.models.registry import model_of
 from elastiqueue.scenarios.service import ServiceScenario
 from elastiqueue.seeding import PILOT, stream
-from elastiqueue.statistics import Estimate, autocorrelation_time, estimate
+from elastiqueue.statistics import Estimate, estimate
 
 if TYPE_CHECKING:
     from elastiqueue.config import Scenario

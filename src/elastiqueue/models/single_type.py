@@ -73,6 +73,7 @@ def metrics(parameters: SingleTypeParameters) -> dict[str, Ratio]:
         "parallel_sq": Ratio({"parallel_sq": 1.0}, slots),
         "perpendicular_sq": Ratio({"perpendicular_sq": 1.0}, slots),
         "pooled_backlog": Ratio({"pooled": 1.0}, slots),
+        "excess_backlog": Ratio({"total": 1.0, "pooled": -1.0}, slots),
         "unused_service": Ratio({"unused": 1.0}, slots),
         "drift": Ratio({"arrived": 1.0, "served": -1.0}, slots),
     }

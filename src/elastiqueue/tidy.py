@@ -1,0 +1,44 @@
+"""Tidy tables: how an estimate becomes a row, and tables of such rows as files.
+
+Kept apart from the engines, so that whoever only reads or draws a table starts without them.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from elastiqueue.results import read_checked, write_checked
+from elastiqueue.statistics import Estimate
+
+VALUES = ["metric", "time", "statistic", "mean", "se", "ci_low", "ci_high", "n"]
+
+
+def value_row(
+    metric: str, estimate: Estimate, time: float | None = None, statistic: str = "estimate"
+) -> dict[str, Any]:
+    low, high = estimate.interval()
+    return dict(zip(VALUES, (metric, time, statistic, estimate.mean, estimate.se, low, high, estimate.n), strict=True))
+
+
+def write_table(table: pd.DataFrame, output: str | Path) -> None:
+    """Write a tidy table as CSV: ten significant digits, nothing for what does not apply."""
+    write_checked(output, table.map(_text).to_csv(index=False, lineterminator="\n"))
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.10g}"
+    return value
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """Read a tidy table."""
+    texts = dict.fromkeys(("label", "metric", "service", "start", "statistic"), str)
+    return pd.read_csv(io.StringIO(read_checked(path)), dtype=texts)
