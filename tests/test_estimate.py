@@ -13,7 +13,7 @@ from elastiqueue.cli import main
 from elastiqueue.config import read_yaml, scenario_from
 from elastiqueue.engines.simulation import simulate
 from elastiqueue.estimate import Part, Prediction, cost, estimate, makespan, merged
-from elastiqueue.experiments import chunks, load
+from elastiqueue.experiments import chunks, load, scenarios_digest, specified_points
 from elastiqueue.jobs import run_block, run_pilots
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,7 +59,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -
     assert main(["estimate", "--cores", "2", "--json", "a.json"]) == 0
     found = json.loads((tmp_path / "a.json").read_text())
     assert found["cpu_seconds"] == pytest.approx(sum(found["experiments"].values()))
-    assert 6 * 1.0 + 2.0 < found["cpu_seconds"] < 6 * 1.0 + 2.0 + 1.0
+    assert 7 * 1.0 < found["cpu_seconds"] < 7 * 1.0 + 1.0  # pilots, blocks and a summary
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:2] == ["one", str(2 + 4 + 1)]  # pilots, blocks, summary
     assert main(["estimate", "--cores", "0"]) == 2
@@ -84,7 +84,7 @@ def test_prediction_is_within_thirty_per_cent_of_what_the_simulation_takes(tmp_p
             specification, pilots = chunk.specification(), tmp_path / f"{chunk.name}.json"
             begun = time.process_time()
             if chunk.steady:
-                run_pilots(specification, pilots)
+                run_pilots(specification, pilots, tmp_path / "p.json")
             output = tmp_path / "0000000-0000010.npz"
             run_block(specification, 0, 10, output, tmp_path / "a.json", pilots if chunk.steady else None)
             spent += time.process_time() - begun
@@ -102,3 +102,40 @@ def test_cost_is_that_of_a_replication() -> None:
     simulate(scenario, 0, 40)
     spent = time.process_time() - begun
     assert 0.5 < 40 * 250 * cost(scenario, 0.1) / spent < 2
+
+
+def test_what_is_computed_without_chance_is_taken_from_the_reference_and_scaled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine half as fast as that of the reference: the fluid limit takes twice the time it took there."""
+    values = {
+        "run": "a", "output": "a", "seed": 1, "replications": 4, "figures": {}, "experiments": {
+            "one": {"scenario": {**BASE, "servers": 10, "horizon": 100}},
+            "limit": {"engine": "fluid", "scenario": {**BASE, "servers": 1, "horizon": 100}},
+            "other": {"engine": "fluid", "scenario": {**BASE, "servers": 2, "horizon": 100}},
+        },
+    }  # fmt: skip
+    config = load(values)
+    monkeypatch.setattr("elastiqueue.estimate.start_up", lambda: (1.0, 2.0))
+    monkeypatch.setattr("elastiqueue.estimate.cost", lambda scenario, budget: 0.05)
+    reference = tmp_path / "machine.json"
+    monkeypatch.setattr("elastiqueue.estimate.REFERENCE", reference)
+    digests = {
+        name: scenarios_digest(
+            point.scenario.model_dump(mode="json")
+            for chunk in chunks(config, name)
+            for point in specified_points(chunk.specification())
+        )
+        for name in values["experiments"]
+    }
+    assert len(set(digests.values())) == 3
+    records = {
+        "one": {"scenarios": digests["one"], "cpu_seconds": 10.0},  # here: 4 replications of 100 at 0.05 s each
+        "limit": {"scenarios": digests["limit"], "cpu_seconds": 30.0},
+        "other": {"scenarios": "another", "cpu_seconds": 1000.0},
+    }
+    reference.write_text(json.dumps({"experiments": records}))
+    found = {part.experiment: part.cpu for part in estimate(config, 2).parts}
+    assert found["one"] == pytest.approx(4 * 100 * 0.05 + 1.0 + 1.0)
+    assert found["limit"] == pytest.approx(2 * 30.0 + 1.0)
+    assert found["other"] == pytest.approx(1.0)

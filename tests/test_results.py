@@ -145,7 +145,7 @@ def test_pilots_fix_windows_of_at_least_five_relaxation_times(tmp_path):
     }  # fmt: skip
     chunk = chunks(load(values), "a")[0]
     assert chunk.steady
-    run_pilots(chunk.specification(), tmp_path / "p.json")
+    run_pilots(chunk.specification(), tmp_path / "p.json", tmp_path / "p.provenance.json")
     spans = read_windows(tmp_path / "p.json")
     for span, point in zip(spans, specified_points(chunk.specification()), strict=True):
         assert span.warm_up >= max(5 * point.scenario.relaxation_time, 10 * span.tau) * (1 - 1e-9)

@@ -15,6 +15,7 @@ from PIL import Image
 from elastiqueue.cli import main
 from elastiqueue.config import ConfigError, scenario_from
 from elastiqueue.engines.simulation import estimates, simulate
+from elastiqueue.experiments import scenarios_digest
 from elastiqueue.results import write_json
 from elastiqueue.tidy import value_row, write_table
 from elastiqueue.verification import (
@@ -146,7 +147,7 @@ def finished_run(folder: Path, run: str = "mine") -> tuple[Path, Path]:
             "cpu": "Processor", "platform": "Linux", "python": "3.11", "sources": "abc", "versions": {"numpy": "2"},
             "wall_seconds": 1.5 + i, "cpu_seconds": 1.0, "peak_memory_mb": 100.0 + i, "scenarios": [{"seed": 5}],
         }  # fmt: skip
-        write_json(results / "blocks" / "convergence" / "0123" / f"{i}.json", record)
+        write_json(results / "blocks" / "convergence" / "0123" / f"{i}.provenance.json", record)
     write_json(output / "claims.json", {"run": run})
     return output, results
 
@@ -156,7 +157,8 @@ def test_provenance_is_summed_over_jobs(tmp_path: Path) -> None:
     found = provenance(results)
     total = {"jobs": 2, "wall_seconds": 4.0, "cpu_seconds": 2.0, "peak_memory_mb": 101.0}
     assert found["total"] == total
-    assert found["experiments"] == {"convergence": {**total, "sources": ["abc"]}}
+    scenarios = scenarios_digest([{"seed": 5}])
+    assert found["experiments"] == {"convergence": {**total, "sources": ["abc"], "scenarios": scenarios}}
     assert (found["cpu"], found["versions"], found["seeds"]) == (["Processor"], ["numpy 2"], ["5"])
 
 
@@ -166,7 +168,15 @@ def test_manifest_finds_what_changed(tmp_path: Path) -> None:
     assert check_manifest(output / "manifest.json") == []
     files = json.loads((output / "manifest.json").read_text())["files"]
     names = {Path(name).name for name in files}
-    assert names == {"fig9.csv", "fig8.csv", "notes.txt", "fig9.png", "0.json", "1.json", "claims.json"}
+    assert names == {
+        "fig9.csv",
+        "fig8.csv",
+        "notes.txt",
+        "fig9.png",
+        "0.provenance.json",
+        "1.provenance.json",
+        "claims.json",
+    }
     (output / "data" / "fig9.csv").write_text("changed")
     (output / "fig9.png").unlink()
     assert {Path(name).name for name in check_manifest(output / "manifest.json")} == {"fig9.csv", "fig9.png"}

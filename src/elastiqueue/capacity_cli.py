@@ -60,7 +60,8 @@ def command(options: argparse.Namespace) -> None:
     scenario = _read(options)
     if not isinstance(scenario, ClusterScenario):
         raise ConfigError(f"model = {scenario.model}: capacity is for cluster")
-    from elastiqueue.results import Stopwatch, write_atomically
+    from elastiqueue.provenance import Stopwatch
+    from elastiqueue.results import write_atomically
     from elastiqueue.sources import source_digest
 
     watch = Stopwatch()

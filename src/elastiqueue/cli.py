@@ -74,7 +74,7 @@ def _simulate(options: argparse.Namespace) -> None:
     scenario = _read(options)
     from elastiqueue.engines.simulation import estimates, simulate_to_precision
     from elastiqueue.models.registry import model_of, module_name
-    from elastiqueue.results import Stopwatch
+    from elastiqueue.provenance import Stopwatch
     from elastiqueue.sources import source_digest
 
     known = model_of(scenario).metrics(scenario)
@@ -101,7 +101,7 @@ def _exact(options: argparse.Namespace) -> None:
     scenario = _read_service(options, "exact")
     from elastiqueue.exact_tables import exact
     from elastiqueue.models.registry import module_name
-    from elastiqueue.results import Stopwatch
+    from elastiqueue.provenance import Stopwatch
     from elastiqueue.sources import source_digest
 
     watch = Stopwatch()
@@ -117,7 +117,7 @@ def _exact(options: argparse.Namespace) -> None:
 def _fluid(options: argparse.Namespace) -> None:
     scenario = _read_service(options, "fluid")
     from elastiqueue.fluid_tables import fluid_averages, fluid_path
-    from elastiqueue.results import Stopwatch
+    from elastiqueue.provenance import Stopwatch
     from elastiqueue.sources import source_digest
 
     watch = Stopwatch()

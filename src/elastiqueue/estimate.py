@@ -6,8 +6,10 @@ c(scenario), CPU seconds per unit of simulated time, is measured by simulating e
 depends on the number of events per unit of time and on the speed of the kernel, which both depend on everything in the
 scenario. The window T of a steady-state scenario is what its pilot run gave, if the run has it already; otherwise that
 of the same scenario with at most 300 servers, whose pilot is run here (the relaxation time hardly depends on N).
-Start-up is that of real jobs: an interpreter with the compiled kernels, one with the plotting library. The wall time is
-that of the jobs handed, longest first, to the given number of cores (Graham 1969).
+Start-up is that of real jobs: an interpreter with the compiled kernels, one that draws. What is computed
+without chance is taken from the reference results, where they hold the same scenarios, times the quotient of the two
+machines' times for what is simulated. The wall time is that of the jobs handed, longest first, to the given number of
+cores (Graham 1969).
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elastiqueue.experiments import RunConfig, blocks, chunks, load, specified_points
+from elastiqueue.experiments import RunConfig, blocks, chunks, load, scenarios_digest, specified_points
 
 CALIBRATION = 10.0  # seconds
 LARGEST_PILOT = 300  # servers
+REFERENCE = Path("paper_figures/reference/machine.json")
 SCHEDULING = 0.3  # seconds that the workflow engine itself spends per job
 
 
@@ -107,7 +110,7 @@ def _grid(scenario: Any, length: float) -> Any:
 
 
 def start_up() -> tuple[float, float]:
-    """CPU seconds of a simulation job, and of a plotting job, in which there is next to nothing to do."""
+    """CPU seconds of a simulation job in which there is next to nothing to do, and of one that draws a diagram."""
     tiny = {
         "model": "tabs", "servers": 2, "arrival_rate": 0.3, "standby_rate": 1, "setup_rate": 1, "horizon": 1.0
     }  # fmt: skip
@@ -117,7 +120,9 @@ def start_up() -> tuple[float, float]:
         job = ["-m", "elastiqueue.steps", "block", "--spec", specification, "--first", "0", "--last", "2"]
         job += ["--output", f"{folder}/a.npz", "--provenance", f"{folder}/a.json"]
         subprocess.run([sys.executable, *job], check=True, capture_output=True)  # compiles, where need be
-        for command in (job, ["-c", "import pandas, matplotlib.pyplot, elastiqueue.summaries"]):
+        drawing = ["-m", "elastiqueue.steps", "diagram", "--figure", "protocol"]
+        drawing += ["--pdf", f"{folder}/a.pdf", "--png", f"{folder}/a.png"]
+        for command in (job, drawing):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run([sys.executable, *command], check=True, capture_output=True)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -135,7 +140,7 @@ def estimate(config: RunConfig, cores: int, budget: float = CALIBRATION) -> Pred
     budget : seconds of calibration; compiling the kernels, once per machine, is not in it.
     """
     begun = time.perf_counter()
-    starting, plotting = start_up()
+    starting, drawing = start_up()
     known = Path("results") / config.run / "pilots"
     simulated = [name for name, one in config.experiments.items() if one.engine == "simulate"]
     scenarios = {
@@ -162,19 +167,41 @@ def estimate(config: RunConfig, cores: int, budget: float = CALIBRATION) -> Pred
             one_replication = sum(costs[one.digest()] * span.horizon for one, span in zip(points, spans, strict=True))
             for first, last in blocks(chunk.replications, experiment.block):
                 part.blocks.append(starting + (last - first) * one_replication)
-        part.others.append(plotting)
-    drawn = Part("figures", others=[2 * plotting] * len(config.figures) + [plotting] * len(config.figures))
+        part.others.append(starting)
+    _add_computed(config, parts, starting)
+    drawn = Part("figures", others=[drawing] * len(config.figures))
     return Prediction([*parts, drawn], cores, time.perf_counter() - begun, starting)
+
+
+def _add_computed(config: RunConfig, parts: Sequence[Part], starting: float) -> None:
+    """Add to experiments without chance what they took for the reference results, scaled to this machine."""
+    if not REFERENCE.exists():
+        return
+    known, same = json.loads(REFERENCE.read_text())["experiments"], {}
+    for part in parts:
+        specifications = [chunk.specification() for chunk in chunks(config, part.experiment)]
+        points = [point for text in specifications for point in specified_points(text)]
+        found = scenarios_digest(point.scenario.model_dump(mode="json") for point in points)
+        record = known.get(part.experiment, {})
+        if record.get("scenarios") == found:
+            same[part.experiment] = (part, record["cpu_seconds"])
+    here = there = 0.0
+    for part, seconds in same.values():
+        if part.blocks:
+            here += part.cpu - part.others[0] - starting * (len(part.pilots) + len(part.blocks))
+            there += seconds
+    for part, seconds in same.values():
+        if not part.blocks:
+            part.others[0] += seconds * (here / there if there else 1.0)
 
 
 def _windows(points: Sequence[Any], pilots: Path, windows: dict[str, Any]) -> list[Any]:
     """Window of each scenario of a chunk: from its pilot runs if they are there, else from those of smaller systems."""
-    from elastiqueue.engines.simulation import Window, window
+    from elastiqueue.engines.simulation import window
+    from elastiqueue.jobs import read_windows
 
     if pilots.exists():
-        found = [Window(**values) for values in json.loads(pilots.read_text())]
-        if len(found) == len(points):
-            return found
+        return read_windows(pilots)
     spans = []
     for scenario in points:
         if getattr(scenario, "horizon", None) == "auto" and scenario.servers > LARGEST_PILOT:
@@ -211,7 +238,8 @@ def merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 def command(options: argparse.Namespace) -> None:
     """Print the prediction per experiment and in all."""
     from elastiqueue.config import ConfigError, read_yaml
-    from elastiqueue.results import cpu_model, write_json
+    from elastiqueue.provenance import cpu_model
+    from elastiqueue.results import write_json
 
     if options.cores < 1:
         raise ConfigError(f"--cores = {options.cores}: must be at least 1")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -181,6 +181,11 @@ class Chunk:
 def specified_points(specification: str) -> list[Point]:
     """The scenarios of a chunk's specification."""
     return [_point(settings) for settings in json.loads(specification)["settings"]]
+
+
+def scenarios_digest(scenarios: Iterable[Mapping[str, Any]]) -> str:
+    """Digest of a set of dumped scenarios, by which two runs tell whether an experiment is the same in both."""
+    return digest({"scenarios": sorted({canonical_json(one) for one in scenarios})})[:16]
 
 
 def chunks(config: RunConfig, name: str) -> list[Chunk]:

@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 
 from elastiqueue.engines.simulation import Window, simulate, window
 from elastiqueue.experiments import specified_points
-from elastiqueue.results import Stopwatch, read_arrays, text_digest, write_arrays, write_json
+from elastiqueue.provenance import Stopwatch, write_provenance
+from elastiqueue.results import read_arrays, text_digest, write_arrays, write_json
 
 
-def run_pilots(specification: str, output: str | Path) -> None:
+def run_pilots(specification: str, output: str | Path, provenance: str | Path) -> None:
     """Fix the window of every scenario of a chunk by pilot runs, and write them as JSON, with their digest."""
+    watch = Stopwatch()
     windows = [vars(window(point.scenario)) for point in specified_points(specification)]
     write_json(output, {"digest": _digest(windows), "windows": windows})
+    write_provenance(provenance, watch, specification)
 
 
 def read_windows(path: str | Path) -> list[Window]:
@@ -65,14 +68,7 @@ def run_block(
             earlier = arrays.get(f"{part}_{i}")
             arrays[f"{part}_{i}"] = values if earlier is None else np.concatenate([earlier, values])
     write_arrays(output, meta, arrays)
-    write_json(
-        provenance,
-        watch.provenance(
-            scenarios=[point.scenario.model_dump(mode="json") for point in points],
-            sources=sources,
-            windows=meta["windows"],
-        ),
-    )
+    write_provenance(provenance, watch, specification, windows=meta["windows"])
 
 
 def _earlier(output: Path, meta: Mapping[str, Any]) -> tuple[int, dict[str, NDArray[Any]]]:

@@ -6,13 +6,8 @@ import hashlib
 import io
 import json
 import os
-import platform
-import resource
-import sys
 import tempfile
-import time
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -102,39 +97,3 @@ def read_arrays(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any
     except Exception as error:  # zipfile.BadZipFile, zlib.error and numpy's errors share no base class
         why = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{Path(path).resolve()}: is damaged ({why}); delete it and run again") from None
-
-
-def cpu_model() -> str:
-    """Name of the processor."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-class Stopwatch:
-    """Wall time, CPU time and peak memory of a job, and the provenance record made of them."""
-
-    def __init__(self) -> None:
-        self.started = time.time()
-        self.wall = time.perf_counter()
-        self.cpu = time.process_time()
-
-    def provenance(self, **facts: Any) -> dict[str, Any]:
-        """What made a result: versions, machine, time; `facts` are added."""
-        packages = ("elastiqueue", "numpy", "scipy", "numba", "pandas", "matplotlib")
-        scale = 1 if sys.platform == "darwin" else 1024
-        return {
-            "python": platform.python_version(),
-            "versions": {name: version(name) for name in packages},
-            "platform": platform.platform(),
-            "cpu": cpu_model(),
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.started)),
-            "wall_seconds": round(time.perf_counter() - self.wall, 3),
-            "cpu_seconds": round(time.process_time() - self.cpu, 3),
-            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 1e6, 1),
-            **facts,
-        }

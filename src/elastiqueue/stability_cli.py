@@ -24,7 +24,8 @@ def command(options: argparse.Namespace) -> None:
     from elastiqueue.cli import _finite, _read
 
     scenario = _read(options)
-    from elastiqueue.results import Stopwatch, write_atomically
+    from elastiqueue.provenance import Stopwatch
+    from elastiqueue.results import write_atomically
     from elastiqueue.sources import source_digest
     from elastiqueue.stability_report import report
 

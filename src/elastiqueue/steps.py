@@ -23,10 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             one.add_argument(f"--{option}", nargs=count, default=[])
         one.set_defaults(run=run)
 
-    step("pilot", _pilot, "spec", "output")
+    step("pilot", _pilot, "spec", "output", "provenance")
     step("block", _block, "spec", "first", "last", "output", "provenance", pilots="*")
     step("summary", _summary, "output", spec="+", files="+", metrics="*")
-    step("compute", _compute, "engine", "output", spec="+", metrics="*")
+    step("compute", _compute, "engine", "output", "provenance", spec="+", metrics="*")
     step("draw", _draw, "figure", "data", "pdf", "png", summaries="+")
     step("diagram", _diagram, "figure", "pdf", "png")
     options = parser.parse_args(arguments)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _pilot(options: argparse.Namespace) -> None:
     from elastiqueue.jobs import run_pilots
 
-    run_pilots(options.spec, options.output)
+    run_pilots(options.spec, options.output, options.provenance)
 
 
 def _block(options: argparse.Namespace) -> None:
@@ -75,12 +75,15 @@ def _compute(options: argparse.Namespace) -> None:
     import pandas as pd
 
     from elastiqueue.computations import compute_table
+    from elastiqueue.provenance import Stopwatch, write_provenance
     from elastiqueue.tidy import write_table
 
+    watch = Stopwatch()
     table = pd.concat([compute_table(options.engine, spec) for spec in options.spec], ignore_index=True)
     if options.metrics:
         table = table[table["metric"].isin(options.metrics) | (table["statistic"] == "path")]
     write_table(table, options.output)
+    write_provenance(options.provenance, watch, *options.spec)
 
 
 def _draw(options: argparse.Namespace) -> None:

@@ -219,30 +219,44 @@ def _finite(value: float) -> float | None:
 
 
 def _records(results: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Experiment and provenance of each simulation job of a run."""
-    for path in sorted((results / "blocks").glob("*/*/*.json")):
-        yield path.parts[-3], json.loads(path.read_text())
+    """Experiment and provenance of each job of a run that computes: pilot runs, blocks, engines without chance."""
+    for folder in ("pilots", "blocks", "computed"):
+        for path in sorted((results / folder).rglob("*.provenance.json")):
+            inside = path.relative_to(results / folder).parts
+            yield inside[0].removesuffix(".provenance.json"), json.loads(path.read_text())
 
 
 def provenance(results: str | Path) -> dict[str, Any]:
     """What made a run, summed over its jobs: machine, versions, seeds, wall and CPU seconds, peak memory."""
+    from elastiqueue.experiments import scenarios_digest
+
     experiments: dict[str, dict[str, Any]] = {}
     seen: dict[str, set[str]] = {name: set() for name in ("cpu", "platform", "python", "versions", "sources", "seeds")}
     for name, record in _records(Path(results)):
         one = experiments.setdefault(
-            name, {"jobs": 0, "wall_seconds": 0.0, "cpu_seconds": 0.0, "peak_memory_mb": 0.0, "sources": set()}
+            name,
+            {
+                "jobs": 0,
+                "wall_seconds": 0.0,
+                "cpu_seconds": 0.0,
+                "peak_memory_mb": 0.0,
+                "sources": set(),
+                "scenarios": [],
+            },
         )
         one["jobs"] += 1
         one["wall_seconds"] += record["wall_seconds"]
         one["cpu_seconds"] += record["cpu_seconds"]
         one["peak_memory_mb"] = max(one["peak_memory_mb"], record["peak_memory_mb"])
         one["sources"].add(record["sources"])
+        one["scenarios"] += record["scenarios"]
         for key in ("cpu", "platform", "python", "sources"):
             seen[key].add(record[key])
         seen["versions"].update(f"{package} {number}" for package, number in record["versions"].items())
         seen["seeds"].update(str(scenario["seed"]) for scenario in record["scenarios"])
     for one in experiments.values():
         one["sources"] = sorted(one["sources"])
+        one["scenarios"] = scenarios_digest(one["scenarios"])
         for key in ("wall_seconds", "cpu_seconds"):
             one[key] = round(one[key], 3)
     total = {

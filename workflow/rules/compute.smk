@@ -3,7 +3,8 @@
 
 rule compute:
     output:
-        f"{RESULTS}/computed/{{experiment}}.csv",
+        table=f"{RESULTS}/computed/{{experiment}}.csv",
+        provenance=f"{RESULTS}/computed/{{experiment}}.provenance.json",
     log:
         f"{RESULTS}/logs/compute/{{experiment}}.log",
     resources:
@@ -14,4 +15,4 @@ rule compute:
         engine=lambda wildcards: RUN.experiments[wildcards.experiment].engine,
         metrics=metrics,
     shell:
-        "python -m elastiqueue.steps compute --engine {params.engine} --spec {params.spec:q} --metrics {params.metrics:q} --output {output:q} |& tee {log:q}"
+        "python -m elastiqueue.steps compute --engine {params.engine} --spec {params.spec:q} --metrics {params.metrics:q} --output {output.table:q} --provenance {output.provenance:q} |& tee {log:q}"

@@ -3,7 +3,7 @@
 
 rule pilot:
     output:
-        f"{RESULTS}/pilots/{{experiment}}/{{chunk}}.json",
+        multiext(f"{RESULTS}/pilots/{{experiment}}/{{chunk}}", windows=".json", provenance=".provenance.json"),
     log:
         f"{RESULTS}/logs/pilot/{{experiment}}/{{chunk}}.log",
     cache: True
@@ -13,14 +13,19 @@ rule pilot:
     params:
         spec=specification,
     shell:
-        "python -m elastiqueue.steps pilot --spec {params.spec:q} --output {output:q} |& tee {log:q}"
+        "python -m elastiqueue.steps pilot --spec {params.spec:q}"
+        " --output {output.windows:q} --provenance {output.provenance:q} |& tee {log:q}"
 
 
 rule simulate:
     input:
         pilots=pilots,
     output:
-        multiext(f"{RESULTS}/blocks/{{experiment}}/{{chunk}}/{{first}}-{{last}}", blocks=".npz", provenance=".json"),
+        multiext(
+            f"{RESULTS}/blocks/{{experiment}}/{{chunk}}/{{first}}-{{last}}",
+            blocks=".npz",
+            provenance=".provenance.json",
+        ),
     log:
         f"{RESULTS}/logs/simulate/{{experiment}}/{{chunk}}/{{first}}-{{last}}.log",
     cache: True

@@ -1,0 +1,58 @@
+"""Where a result comes from: scenarios, sources, versions, machine, time and memory, beside every result."""
+
+from __future__ import annotations
+
+import json
+import platform
+import resource
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from elastiqueue.experiments import specified_points
+from elastiqueue.results import write_json
+
+
+def cpu_model() -> str:
+    """Name of the processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+class Stopwatch:
+    """Wall time, CPU time and peak memory of a job, and the provenance record made of them."""
+
+    def __init__(self) -> None:
+        self.started = time.time()
+        self.wall = time.perf_counter()
+        self.cpu = time.process_time()
+
+    def provenance(self, **facts: Any) -> dict[str, Any]:
+        """What made a result: versions, machine, time; `facts` are added."""
+        packages = ("elastiqueue", "numpy", "scipy", "numba", "pandas", "matplotlib")
+        scale = 1 if sys.platform == "darwin" else 1024
+        return {
+            "python": platform.python_version(),
+            "versions": {name: version(name) for name in packages},
+            "platform": platform.platform(),
+            "cpu": cpu_model(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.started)),
+            "wall_seconds": round(time.perf_counter() - self.wall, 3),
+            "cpu_seconds": round(time.process_time() - self.cpu, 3),
+            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 1e6, 1),
+            **facts,
+        }
+
+
+def write_provenance(path: str | Path, watch: Stopwatch, *specifications: str, **facts: Any) -> None:
+    """Write the provenance of a job that worked on these chunks."""
+    scenarios = [point.scenario.model_dump(mode="json") for text in specifications for point in specified_points(text)]
+    sources = sorted({json.loads(text)["sources"] for text in specifications})
+    write_json(path, watch.provenance(scenarios=scenarios, sources=", ".join(sources), **facts))
