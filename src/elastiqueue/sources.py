@@ -69,16 +69,21 @@ def source_digest(*modules: str) -> str:
     return total.hexdigest()[:32]
 
 
-def package_digest() -> str:
-    """Digest of every source file of the package."""
+def kernel_files() -> list[Path]:
+    """The files that compiled kernels consist of: those that import numba. A kernel must use nothing of another file."""
+    return sorted(path for path in PACKAGE.rglob("*.py") if b"from numba import" in path.read_bytes())
+
+
+def kernel_digest() -> str:
+    """Digest of the files of kernels."""
     total = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in kernel_files():
         total.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()[:32]
 
 
 def use_kernel_cache() -> None:
-    """Keep compiled kernels in a folder named after the sources, unless NUMBA_CACHE_DIR says where.
+    """Keep compiled kernels in a folder named after their sources, unless NUMBA_CACHE_DIR says where.
 
     Numba looks at the file of a kernel but not at those of its callees; a folder per source digest never serves
     machine code of another version, and concurrent jobs of two versions do not meet.
@@ -86,10 +91,10 @@ def use_kernel_cache() -> None:
     if "NUMBA_CACHE_DIR" in os.environ:
         return
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    folder = root / PACKAGE.name / package_digest()
+    folder = root / PACKAGE.name / kernel_digest()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
-        folder = Path(tempfile.gettempdir()) / f"{PACKAGE.name}-{os.getuid()}" / package_digest()
+        folder = Path(tempfile.gettempdir()) / f"{PACKAGE.name}-{os.getuid()}" / kernel_digest()
         folder.mkdir(parents=True, exist_ok=True)
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
