@@ -40,7 +40,7 @@ from elastiqueue.claims import (
     write_verdicts,
 )
 from elastiqueue.cli import main
-from elastiqueue.computations import compute_table
+from elastiqueue.computations import computed_rows
 from elastiqueue.config import ConfigError, read_yaml
 from elastiqueue.experiments import chunks, load, points
 from elastiqueue.tidy import VALUES
@@ -73,7 +73,7 @@ def tabs_like(metric: str, s: dict[str, Any]) -> float:
 def bounds(experiment: str) -> dict[tuple[str, int, float], float]:
     """Metric, servers and eps -> value, of an experiment with the bounds of paper B."""
     specifications = [chunk.specification() for chunk in chunks(CONFIG, experiment)]
-    table = pd.concat([compute_table("bounds", specification) for specification in specifications])
+    table = pd.DataFrame([row for text in specifications for row in computed_rows("bounds", text)])
     return {(row.metric, row.servers, row.epsilon): row.mean for row in table.itertuples()}
 
 

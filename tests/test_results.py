@@ -94,8 +94,7 @@ def test_results_do_not_depend_on_the_size_of_blocks(tmp_path):
         folder = tmp_path / str(size)
         folder.mkdir()
         tables.append(_summary(folder, size))
-    assert tables[0].equals(tables[1])
-    assert tables[0].equals(tables[2])
+    assert tables[0] == tables[1] == tables[2]
 
 
 def test_a_longer_block_takes_over_the_replications_of_a_shorter_one(tmp_path, monkeypatch):

@@ -9,8 +9,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-import pandas as pd
-
 from elastiqueue.config import ConfigError
 from elastiqueue.experiments import ENGINE_MODULES, specified_points
 from elastiqueue.scenarios.service import SERVICE_MODELS
@@ -18,8 +16,8 @@ from elastiqueue.scenarios.service import SERVICE_MODELS
 CONTINUOUS = ("exact", "fluid", "fluid_stability")
 
 
-def compute_table(engine: str, specification: str) -> pd.DataFrame:
-    """Tidy table of a deterministic engine over a chunk; its values are exact, their se is 0 and their n is 0."""
+def computed_rows(engine: str, specification: str) -> list[dict[str, Any]]:
+    """Rows of a tidy table of a deterministic engine over a chunk: values are exact, their se is 0 and their n is 0."""
     module = importlib.import_module(ENGINE_MODULES[engine][0])
     rows: list[dict[str, Any]] = []
     for point in specified_points(specification):
@@ -27,4 +25,4 @@ def compute_table(engine: str, specification: str) -> pd.DataFrame:
             raise ConfigError(f"engine = {engine}: is for models in continuous time, not for {point.scenario.model}")
         head = {"label": point.label, **point.scenario.describe()}
         rows += [{**head, **row} for row in module.compute_rows(engine=engine, scenario=point.scenario)]
-    return pd.DataFrame(rows)
+    return rows

@@ -70,7 +70,7 @@ def source_digest(*modules: str) -> str:
 
 
 def kernel_files() -> list[Path]:
-    """The files that compiled kernels consist of: those that import numba. A kernel must use nothing of another file."""
+    """The files that compiled kernels consist of: those that import numba. A kernel uses nothing of another file."""
     return sorted(path for path in PACKAGE.rglob("*.py") if b"from numba import" in path.read_bytes())
 
 

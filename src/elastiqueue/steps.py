@@ -52,37 +52,34 @@ def _block(options: argparse.Namespace) -> None:
 
 
 def _summary(options: argparse.Namespace) -> None:
-    import pandas as pd
-
     from elastiqueue.summaries import summarise_chunk
-    from elastiqueue.tidy import write_table
+    from elastiqueue.tidy import write_rows
 
     files: dict[str, list[str]] = {}
     for file in options.files:
         files.setdefault(Path(file).parent.name, []).append(file)
-    tables = [
-        summarise_chunk(spec, blocks, options.metrics or None)
+    rows = [
+        row
         for spec, blocks in zip(options.spec, files.values(), strict=True)
+        for row in summarise_chunk(spec, blocks, options.metrics or None)
     ]
-    table = pd.concat(tables, ignore_index=True)
     for name in options.metrics:
-        if name not in set(table["metric"]):
+        if name not in {row["metric"] for row in rows}:
             raise ConfigError(f"metrics = {name}: must be a metric of a model of the experiment")
-    write_table(table, options.output)
+    write_rows(rows, options.output)
 
 
 def _compute(options: argparse.Namespace) -> None:
-    import pandas as pd
-
-    from elastiqueue.computations import compute_table
+    from elastiqueue.computations import computed_rows
     from elastiqueue.provenance import Stopwatch, write_provenance
-    from elastiqueue.tidy import write_table
+    from elastiqueue.tidy import write_rows
 
     watch = Stopwatch()
-    table = pd.concat([compute_table(options.engine, spec) for spec in options.spec], ignore_index=True)
-    if options.metrics:
-        table = table[table["metric"].isin(options.metrics) | (table["statistic"] == "path")]
-    write_table(table, options.output)
+    rows = [row for spec in options.spec for row in computed_rows(options.engine, spec)]
+    kept = [
+        row for row in rows if not options.metrics or row["metric"] in options.metrics or row["statistic"] == "path"
+    ]
+    write_rows(kept, options.output)
     write_provenance(options.provenance, watch, *options.spec)
 
 

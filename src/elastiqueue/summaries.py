@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from elastiqueue.config import ServiceScenario
@@ -38,8 +37,10 @@ def _path_rows(point: Point, paths: NDArray[np.float64]) -> Iterable[dict[str, A
             yield {**dict.fromkeys(VALUES), **one}
 
 
-def summarise_chunk(specification: str, files: Sequence[str | Path], metrics: Sequence[str] | None) -> pd.DataFrame:
-    """Estimates of a chunk from all its block files, tidy: one row per scenario and metric."""
+def summarise_chunk(
+    specification: str, files: Sequence[str | Path], metrics: Sequence[str] | None
+) -> list[dict[str, Any]]:
+    """Estimates of a chunk from all its block files: one row of a tidy table per scenario and metric."""
     loaded = sorted((read_arrays(path) for path in files), key=lambda pair: pair[0]["first"])
     begin, wanted = 0, text_digest(specification)
     for meta, _ in loaded:
@@ -64,4 +65,4 @@ def summarise_chunk(specification: str, files: Sequence[str | Path], metrics: Se
                 rows.append({**head, **value_row(SUP_DISTANCE, mean_estimate(sup_distances(point.scenario, paths)))})
             else:
                 rows.extend({**head, **row} for row in _path_rows(point, paths))
-    return pd.DataFrame(rows)
+    return rows

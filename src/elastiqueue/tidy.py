@@ -5,15 +5,18 @@ Kept apart from the engines, so that whoever only reads or draws a table starts 
 
 from __future__ import annotations
 
+import csv
 import io
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from elastiqueue.results import read_checked, write_checked
 from elastiqueue.statistics import Estimate
+
+if TYPE_CHECKING:  # slow to import, and whoever only writes rows needs none of it
+    import pandas as pd
 
 VALUES = ["metric", "time", "statistic", "mean", "se", "ci_low", "ci_high", "n"]
 
@@ -23,6 +26,15 @@ def value_row(
 ) -> dict[str, Any]:
     low, high = estimate.interval()
     return dict(zip(VALUES, (metric, time, statistic, estimate.mean, estimate.se, low, high, estimate.n), strict=True))
+
+
+def write_rows(rows: Sequence[Mapping[str, Any]], output: str | Path) -> None:
+    """Write rows as a tidy table; its columns are their keys, in the order in which they first appear."""
+    buffer = io.StringIO()
+    table = csv.DictWriter(buffer, dict.fromkeys(key for row in rows for key in row), lineterminator="\n")
+    table.writeheader()
+    table.writerows({key: _text(value) for key, value in row.items()} for row in rows)
+    write_checked(output, buffer.getvalue())
 
 
 def write_table(table: pd.DataFrame, output: str | Path) -> None:
@@ -40,5 +52,7 @@ def _text(value: Any) -> Any:
 
 def read_table(path: str | Path) -> pd.DataFrame:
     """Read a tidy table."""
+    import pandas as pd
+
     texts = dict.fromkeys(("label", "metric", "service", "start", "statistic"), str)
     return pd.read_csv(io.StringIO(read_checked(path)), dtype=texts)
