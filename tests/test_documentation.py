@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -59,6 +60,21 @@ def test_every_figure_of_the_configuration_is_in_the_gallery_and_no_other(root: 
     named = set(re.findall(r"`(\w+)\.pdf`", (root / "README.md").read_text()))
     assert named <= figures
     assert figures - named <= {"fig1"}
+
+
+def claimed_minutes(root: Path, files: str) -> float:
+    """CPU minutes of the experiments behind the files that a row of the readme's table names, in the reference run."""
+    spent = json.loads((root / "paper_figures/reference/machine.json").read_text())["experiments"]
+    figures = yaml.safe_load((root / "config/config.yaml").read_text())["figures"]
+    named = [figures[name]["experiments"] for name in re.findall(r"`(?:data/)?(\w+)\.(?:pdf|csv)`", files)]
+    return sum(spent[name]["cpu_seconds"] for name in {one for names in named for one in names}) / 60
+
+
+def test_the_times_of_the_readme_are_those_of_the_reference_run(root: Path):
+    rows = re.findall(r"^\|.*\| ([^|]*`\w[^|]*) \| ([\d.]+) min \|$", (root / "README.md").read_text(), re.M)
+    assert len(rows) >= 17
+    for files, minutes in rows:
+        assert abs(float(minutes) - claimed_minutes(root, files)) <= 0.051, files
 
 
 def test_every_claim_is_in_the_readme(root: Path):
