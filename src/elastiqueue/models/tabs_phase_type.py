@@ -31,11 +31,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elastiqueue.engines.phases import kernel_law, largest_rise, phase_counts, pick
-from elastiqueue.engines.rng import TO_UNIT, binomial, exponential, gamma, step, uniform
+from elastiqueue.engines.rng import TICKS, TO_UNIT, binomial, exponential, gamma, step, ticks, uniform
 from elastiqueue.engines.thinning import rate_at
 from elastiqueue.models import tabs
 from elastiqueue.models.base import Chain, Replication, State, Transition, stops
-from elastiqueue.models.tabs import components, initial_counts, metrics, rates, signals, tail_length
+from elastiqueue.models.tabs import components, initial_counts, metrics, rates, signals, tail_length, with_room
 from elastiqueue.scenarios.service import ServiceScenario
 
 __all__ = ["chain", "columns", "components", "events", "metrics", "signals", "simulate"]
@@ -47,7 +47,6 @@ MET = PHASES + 1
 IDLE_ON, IDLE_OFF, SETUP = range(3)  # positions in integrals and in the state `others`
 TOP = 3  # position in `others`: the longest queue of the block
 MOST = 4096  # events of a block
-TICKS = 2**62  # of the bound on the rate; half of what a word can hold, so that no sum overflows
 _2, _11 = np.uint64(2), np.uint64(11)
 
 
@@ -246,12 +245,6 @@ def _service_rate(gammas, servers):
     return total
 
 
-@njit(cache=True)
-def _with_room(values, size):
-    """The same values with room for `size` entries along the first axis."""
-    return np.concatenate((values, np.zeros((size - len(values), *values.shape[1:]), values.dtype)))
-
-
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _direct(
     bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words, counts,
@@ -303,12 +296,6 @@ def _block(
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
 
 
-@njit(cache=True, inline="always")
-def _ticks(rate, bound):
-    """The rate in whole ticks; a rate above the bound belongs to what cannot happen in this block."""
-    return int(min(rate / bound, 1.0) * TICKS)
-
-
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _block_of_two_phases(
     n, arrival, bound, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
@@ -316,9 +303,9 @@ def _block_of_two_phases(
     """`_block` for two phases.
 
     While a server is idle-on the usual events are arrivals and whatever befalls a server of one task. They are told
-    apart by five comparisons whose outcomes, 0 or 1, are added up: no jump to mispredict. All is in whole numbers, rates
-    as multiples of bound / 2^62 and the draw with them, because sums and comparisons of floating-point numbers take
-    three times as long, and each event waits for them twice.
+    apart by five comparisons whose outcomes, 0 or 1, are added up: no jump to mispredict. All is in whole numbers of
+    ticks, because each event waits for the comparisons and sums of the one before, which take three times as long in
+    floating point.
 
         y:  ... split ... 0 ... ends_1 ... phase_1 ... ends_2 ... phase_2 ... everything else
           to 1      to 2    1 ends    1 -> 2     2 ends     2 -> 1
@@ -327,10 +314,10 @@ def _block_of_two_phases(
     the time integral of what they change; unusual events account for themselves.
     """
     gammas, initial, ways = law
-    come = _ticks(arrival, bound)
-    split = _ticks(arrival * min(initial[0], 1.0), bound) - come
-    gamma_1, gamma_2 = _ticks(gammas[0], bound), _ticks(gammas[1], bound)
-    exit_1, exit_2 = _ticks(gammas[0] * min(ways[0, 0], 1.0), bound), _ticks(gammas[1] * min(ways[1, 0], 1.0), bound)
+    come = ticks(arrival, bound)
+    split = ticks(arrival * min(initial[0], 1.0), bound) - come
+    gamma_1, gamma_2 = ticks(gammas[0], bound), ticks(gammas[1], bound)
+    exit_1, exit_2 = ticks(gammas[0] * min(ways[0, 0], 1.0), bound), ticks(gammas[1] * min(ways[1, 0], 1.0), bound)
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
     one_1, one_2 = servers[1, 0], servers[1, 1]
     room = others[IDLE_ON] + one_1 + one_2
@@ -395,8 +382,8 @@ def _advance_direct(
             others[TOP] -= 1
         size = min(others[TOP] + MOST, buffer) + 2
         if size > queue.size:
-            servers, queue = _with_room(servers, size), _with_room(queue, size)
-            integrals, moved = _with_room(integrals, size + 2), _with_room(moved, size + 2)
+            servers, queue = with_room(servers, size), with_room(queue, size)
+            integrals, moved = with_room(integrals, size + 2), with_room(moved, size + 2)
         t = _direct(
             bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words,
             counts, integrals, moved,
@@ -439,8 +426,8 @@ def _advance_blocks(
             integrals[2 + others[TOP]] += length * queue[others[TOP]]
         size = min(others[TOP] + events, buffer) + 2  # an event lengthens no queue by more than one
         if size > queue.size:
-            servers, queue = _with_room(servers, size), _with_room(queue, size)
-            integrals, moved = _with_room(integrals, size + 2), _with_room(moved, size + 2)
+            servers, queue = with_room(servers, size), with_room(queue, size)
+            integrals, moved = with_room(integrals, size + 2), with_room(moved, size + 2)
         if twofold:
             _block_of_two_phases(
                 n, arrival, bound, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
