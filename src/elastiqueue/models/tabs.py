@@ -511,6 +511,42 @@ def _advance_blocks(n, rate, mu, nu, buffer, start, end, queue, others, words, c
     return queue, integrals
 
 
+@njit(cache=True)
+def _record(state, queue, others):
+    """Write down U, D0, D1, the number of tasks, Q_1, Q_2, ..."""
+    state[:3] = others[:3]
+    state[3] = queue[1:].sum()
+    state[4:] = queue[1 : state.size - 3]
+
+
+@njit(cache=True)
+def _follow_blocks(n, rate, mu, nu, buffer, start, ends, queue, others, words, counts, integrals, states):
+    """`_advance_blocks` from pause to pause, each with its row of `states`."""
+    for k in range(ends.size):
+        queue, integrals = _advance_blocks(
+            n, rate, mu, nu, buffer, start, ends[k], queue, others, words, counts, integrals
+        )
+        start = ends[k]
+        _record(states[k], queue, others)
+    return queue, integrals
+
+
+@njit(cache=True)
+def _follow_direct(
+    n, times, steps, amplitude, omega, mu, nu, buffer, aborts, start, ends, queue, others, words, counts, integrals,
+    states,
+):  # fmt: skip
+    """`_advance_direct` from pause to pause, each with its row of `states`."""
+    for k in range(ends.size):
+        queue, integrals = _advance_direct(
+            n, times, steps, amplitude, omega, mu, nu, buffer, aborts, start, ends[k], queue, others, words, counts,
+            integrals,
+        )  # fmt: skip
+        start = ends[k]
+        _record(states[k], queue, others)
+    return queue, integrals
+
+
 def simulate(
     scenario: ServiceScenario,
     words: NDArray[np.uint64],
@@ -544,35 +580,26 @@ def simulate(
     counts = np.zeros(len(COUNTS), np.int64)
     integrals = np.zeros(queue.size + 2)
     tail = tail_length(scenario)
-    path = np.empty((grid.size, 4 + tail))
+    pauses = list(stops(grid, warm_up, horizon))
+    ends = np.array([time for time, _ in pauses])
+    states = np.empty((ends.size, 4 + tail), np.int64)
     times, steps = np.array(arrival.times), np.array(arrival.rates)
-    blocks = arrival.constant and not scenario.aborts and not direct
-
-    def advance(start: float, end: float) -> None:
-        nonlocal queue, integrals
-        if blocks:
-            queue, integrals = _advance_blocks(
-                n, steps[0], mu, nu, buffer, start, end, queue, others, words, counts, integrals
-            )
-        else:
-            queue, integrals = _advance_direct(
-                n, times, steps, arrival.amplitude, 2 * math.pi / arrival.period, mu, nu, buffer, scenario.aborts,
-                start, end, queue, others, words, counts, integrals,
-            )  # fmt: skip
-
-    now, counted = 0.0, warm_up == 0.0
+    counted = np.searchsorted(ends, warm_up, side="right")
     with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
-        for stop, row in stops(grid, warm_up, horizon):
-            advance(now, stop)
-            now = stop
-            if row >= 0:
-                path[row, :3] = others[:3] / n
-                path[row, 3] = queue[1:].sum() / n
-                path[row, 4:] = queue[1 : tail + 1] / n
-            if not counted and now >= warm_up:
-                counts[:] = 0
-                integrals[:] = 0.0
-                counted = True
+        for start, part in ((0.0, slice(counted)), (warm_up, slice(counted, None))):
+            counts[:] = 0
+            integrals[:] = 0.0
+            if arrival.constant and not scenario.aborts and not direct:
+                queue, integrals = _follow_blocks(
+                    n, steps[0], mu, nu, buffer, start, ends[part], queue, others, words, counts, integrals,
+                    states[part],
+                )  # fmt: skip
+            else:
+                queue, integrals = _follow_direct(
+                    n, times, steps, arrival.amplitude, 2 * math.pi / arrival.period, mu, nu, buffer, scenario.aborts,
+                    start, ends[part], queue, others, words, counts, integrals, states[part],
+                )  # fmt: skip
+    path = states[[row >= 0 for _, row in pauses]] / n
     accepted = counts[ARRIVALS] - counts[LOST_OFF] - counts[LOST_FULL]
     waiting = math.fsum(integrals[4:])
     totals = np.array(
