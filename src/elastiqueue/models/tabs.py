@@ -477,7 +477,7 @@ def _advance_blocks(n, rate, mu, nu, buffer, start, end, queue, others, words, c
         leaps = others[IDLE_ON] >= FROM and 2 * coin > WORTH_IT * (bound + most * delta)
         if leaps:
             bound += most * delta
-        m = min(max(4 * wander * wander, 16), MOST)
+        m = min(max(4 * wander * wander, 16), MOST, 32 + int(bound * (end - t)))  # no more than may be needed
         length = gamma(float(m), words) / bound
         until = t + length
         events, intervals = m, m
