@@ -17,9 +17,9 @@ residual m_j of the phase (`PhaseType.residual`).
 Simulators: `_advance_direct`, event by event, also with a time-varying arrival rate; `_advance_blocks`, uniformised
 blocks as in `elastiqueue.models.tabs`, of m events without a stop: an event raises the total rate by at most delta, and
 their bound is the rate at the start plus m delta. The events are those of `_block`, or for K = 2 of
-`_block_of_two_phases`, where the usual ones need no jump. All let `_arrive` and `_evolve` do the rest, which are compiled into them. These
-inner kernels go without Numba's counting of references to arrays (`_nrt=False`), whose atomic operations would cost
-several times the event; so nothing is allocated in them, and arrays grow between blocks.
+`_block_of_two_phases`, where the usual ones need no jump. All let `_arrive` and `_evolve` do the rest, which are
+compiled into them. These inner kernels go without Numba's counting of references to arrays (`_nrt=False`), whose atomic
+operations would cost several times the event; so nothing is allocated in them, and arrays grow between blocks.
 """
 
 from __future__ import annotations
