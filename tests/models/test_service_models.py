@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastiqueue.config import scenario_from
+from elastiqueue.engines.rng import exponential, next_word, uniform
 from elastiqueue.engines.simulation import estimates, simulate
 from elastiqueue.models import tabs
 from elastiqueue.models.registry import MODULES, model_of
@@ -41,6 +42,7 @@ def _short_scenarios():
         {**common, "model": "tabs", "servers": 5, "arrival_rate": {"mean": 0.5, "amplitude": 0.4, "period": 6}},
         {**common, "model": "tabs", "servers": 5, "abort_setups": True},
         {**common, "model": "jiq", "servers": 7},
+        {**common, "model": "jiq", "servers": 2000, "horizon": 3},  # leaps
         {**common, "model": "delayed_off", "servers": 7},
         {**common, "model": "delayed_off", "servers": 7, "abort_setups": False},
         {**common, "model": "delayed_off", "servers": 7, "staggered": True},
@@ -60,6 +62,102 @@ def test_compiled_and_interpreted_kernels_give_the_same_bits():
         outputs.append(json.loads(done.stdout))
     assert outputs[0] == outputs[1]
     assert len({json.dumps(one) for one in outputs[0]}) == len(outputs[0]) - 2  # two have the plain simulator only
+
+
+def test_leaps_are_the_same_events_one_by_one():
+    """`_leap` beside a plain reading of the same draws: flips singly, rates in floating point, limits checked."""
+    n, arrival, mu, nu, delta, most, events = 2000, 1203.4, 0.02, 0.3, 0.98, 20, 30_000
+    queue, others = np.array([0, 1250, 12, 3, 0, 0]), np.array([380, 250, 120, 3])
+    first = {"queue": queue.copy(), "others": others.copy()}
+    coin, words, counts, moved = 1150, stream(1, "ab", 0), np.zeros(len(tabs.COUNTS), np.int64), np.zeros(8, np.int64)
+    bound = arrival + 1250 + mu * 380 + nu * 120 + 40.0
+    draws = words.copy()
+    done = tabs._leap(n, arrival, bound, coin, most, delta, mu, nu, events, queue, others, words, counts, moved)
+
+    (_, q1, q2, q3, *_), (idle, off, setup, _) = first["queue"].tolist(), first["others"].tolist()
+    rest, k, change, tally = bound - 2 * coin, 0, np.zeros(6), dict.fromkeys(tabs.COUNTS, 0)
+    with np.errstate(over="ignore"):
+        while k < events:
+            assert arrival + q1 + mu * idle + nu * setup <= bound + 1e-9
+            if not (q1 - q2 - coin >= most and idle > tabs.LEAST):
+                break
+            if arrival + q1 + mu * idle + nu * setup + most * delta > bound:
+                break
+            limit = min(idle - 1, most, events - k)
+            flips = min(int(-exponential(draws) / np.log(2 * coin / bound)), limit)
+            bits = [int(bit) for bit in f"{int(next_word(draws)):064b}"[:flips]]
+            for bit in bits:
+                assert idle > 0
+                assert q1 - q2 >= coin
+                assert arrival + q1 + mu * idle + nu * setup <= bound + 1e-9
+                up = 1 if bit else -1
+                q1, idle = q1 + up, idle - up
+                tally["arrivals" if bit else "green"] += 1
+                change[[0, 3]] += np.array([-up, up]) * (k + (flips + 1) / 2)
+            k += flips
+            if flips == limit:
+                continue
+            k += 1
+            y = uniform(draws) * rest - (arrival - coin)
+            if y < 0:
+                q1, idle, up = q1 + 1, idle - 1, 1
+                tally["arrivals"] += 1
+                change[[0, 3]] += np.array([-k, k])
+            elif y < q1 - q2 - coin:
+                q1, idle = q1 - 1, idle + 1
+                tally["green"] += 1
+                change[[0, 3]] += np.array([k, -k])
+            else:
+                x = coin + rest - arrival - y  # from the top
+                if x < q2:
+                    tally["shortened"] += 1
+                    i = 3 if x < q3 else 2
+                    q2, q3 = q2 - (i == 2), q3 - (i == 3)
+                    change[i + 2] -= k
+                elif x < q2 + mu * idle:
+                    idle, off = idle - 1, off + 1
+                    tally["red"] += 1
+                    change[[0, 1]] += np.array([-k, k])
+                elif x < q2 + mu * idle + nu * setup:
+                    setup, idle = setup - 1, idle + 1
+                    tally["setups"] += 1
+                    change[[2, 0]] += np.array([-k, k])
+    assert done == k > 1000
+    assert queue[1:4].tolist() == [q1, q2, q3]
+    assert others[:3].tolist() == [idle, off, setup]
+    assert dict(zip(tabs.COUNTS, counts.tolist(), strict=True)) == tally
+    assert min(tally[name] for name in ("red", "setups", "shortened")) > 0
+    assert moved[:6].tolist() == (2 * change).tolist()
+    assert words.tolist() == draws.tolist()
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["fast", "plain"])
+def test_where_nobody_waits_the_busy_servers_are_those_of_infinitely_many(direct):
+    """JIQ from all idle: Q_1(t) is Poisson of mean lambda N (1 - exp(-t)), and arrivals are Poisson; leaps from t = 2.
+
+    Means at 5 standard errors; the variances of 400 values too, whose relative standard error is sqrt(2/400).
+    """
+    scenario = scenario_from(
+        {
+            "model": "jiq",
+            "servers": 2000,
+            "arrival_rate": 0.3,
+            "start": "all_idle_on",
+            "horizon": 8,
+            "record_every": 0.5,
+        }
+    )
+    totals, paths = simulate(scenario, 0, 400, direct=direct)
+    times, column = np.arange(0.5, 8.5, 0.5), dict(zip(tabs.columns(scenario), totals.T, strict=True))
+    mean = 600 * (1 - np.exp(-times))
+    busy = 2000 * paths[:, 1:, 4]
+    assert (np.abs(busy.mean(axis=0) - mean) <= 5 * np.sqrt(mean / 400)).all()
+    assert (np.abs(busy.var(axis=0) / mean - 1) <= 5 * np.sqrt(2 / 400)).all()
+    assert abs(column["arrivals"].mean() - 4800) <= 5 * np.sqrt(4800 / 400)
+    assert abs(column["arrivals"].var() / 4800 - 1) <= 5 * np.sqrt(2 / 400)
+    area = 600 * (8 - 1 + np.exp(-8.0))
+    assert abs(column["q_1"].mean() - area) <= 5 * column["q_1"].std() / 20
+    assert np.allclose(column["q_1"] + column["idle_on"], 16_000)
 
 
 def test_same_seed_same_bits_and_replications_differ():
@@ -220,9 +318,18 @@ def test_every_model_counts_the_events_that_its_readable_chain_has(model):
                 todo.append(after)
 
 
-def test_time_averages_of_blocks_and_of_single_events_agree():
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"servers": 50},
+        {"servers": 3000, "standby_rate": 0.02, "start": "all_idle_on"},
+        {"standby_rate": 8, "servers": 50},
+    ],
+    ids=str,
+)
+def test_time_averages_of_blocks_and_of_single_events_agree(keys):
     """The block estimator replaces interval lengths by expectations: same mean (to 5 standard errors)."""
-    scenario = scenario_from({**BASE, "model": "tabs", "servers": 50, "horizon": 60, "warm_up": 10})
+    scenario = scenario_from({**BASE, "model": "tabs", "horizon": 60, "warm_up": 10, **keys})
     fast = estimates(scenario, simulate(scenario, 0, 300)[0])
     plain = estimates(scenario, simulate(scenario, 300, 600, direct=True)[0])
     for name in fast:

@@ -14,7 +14,10 @@ import numpy as np
 from numba import njit
 
 _17, _19, _23, _41, _45, _11 = (np.uint64(k) for k in (17, 19, 23, 41, 45, 11))
+_1, _2, _4, _56 = (np.uint64(k) for k in (1, 2, 4, 56))
+_PAIRS, _FOURS, _EIGHTS, _BYTES = (np.uint64(0xFFFFFFFFFFFFFFFF // k) for k in (3, 5, 17, 255))
 TO_UNIT = 1.0 / 9007199254740992.0  # 2^-53
+TICKS = 2**62  # range of 62 bits of a draw: half of what a signed word can hold, so that sums of rates do not overflow
 
 
 @njit(cache=True)
@@ -30,6 +33,21 @@ def step(s0, s1, s2, s3):
     s2 ^= t
     s3 = (s3 << _45) | (s3 >> _19)
     return draw, s0, s1, s2, s3
+
+
+@njit(cache=True)
+def ones(word):
+    """Number of ones among the 64 bits; LLVM knows this sum, and makes it one instruction."""
+    word -= (word >> _1) & _PAIRS
+    word = (word & _FOURS) + ((word >> _2) & _FOURS)
+    word = (word + (word >> _4)) & _EIGHTS
+    return np.int64((word * _BYTES) >> _56)
+
+
+@njit(cache=True, inline="always")
+def ticks(rate, bound):
+    """A rate in whole ticks of bound / 2^62; one above the bound is that of what cannot happen."""
+    return int(min(rate / bound, 1.0) * TICKS)
 
 
 @njit(cache=True)
@@ -73,15 +91,37 @@ def gamma(shape, words):
         if v <= 0.0:
             continue
         v = v * v * v
-        if math.log(1.0 - uniform(words)) < 0.5 * x * x + d - d * v + d * math.log(v):
+        u = 1.0 - uniform(words)  # the first test implies the second, and spares the logarithms
+        if u < 1.0 - 0.0331 * (x * x) * (x * x) or math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
             return d * v
 
 
 @njit(cache=True)
+def beta(a, b, words):
+    """A Beta(a, b) number, a, b >= 1: where the a-th of a + b - 1 uniform points lies."""
+    x = gamma(a, words)
+    return x / (x + gamma(b, words))
+
+
+@njit(cache=True)
 def binomial(trials, probability, words):
-    """A Binomial(trials, probability) number as a sum of trials: exact, and rare enough to afford it."""
-    successes = 0
+    """A Binomial(trials, probability) number: how many of as many uniform points lie below the probability.
+
+    While there are many points, the middle one is placed, and those on one side of it are left to place (Relles, JASA
+    67(340), 1972).
+    """
+    successes, low, high = 0, 0.0, 1.0
+    while trials > 32:
+        middle = (trials + 1) // 2
+        point = low + (high - low) * beta(float(middle), float(trials + 1 - middle), words)
+        if point < probability:
+            successes += middle
+            trials -= middle
+            low = point
+        else:
+            trials = middle - 1
+            high = point
     for _ in range(trials):
-        if uniform(words) < probability:
+        if low + (high - low) * uniform(words) < probability:
             successes += 1
     return successes

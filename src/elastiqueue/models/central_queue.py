@@ -200,7 +200,7 @@ def _advance_direct(n, times, steps, amplitude, omega, mu, nu, rule, start, end,
 
 @njit(cache=True)
 def _advance_blocks(n, rate, mu, nu, rule, start, end, state, words, counts, integrals):
-    """Simulate from `start` to `end` in uniformised blocks (method: `elastiqueue.models.tabs`), constant arrival rate.
+    """Simulate from `start` to `end` in blocks (as `elastiqueue.models.tabs_phase_type`), constant arrival rate.
 
     The common case is again one comparison: no task waits, and an arrival finds an idle-on server or a departure leaves
     one behind. It moves one server between idle-on and busy and leaves `on` and `setup` as they are.

@@ -18,12 +18,20 @@ Messages: green, a completion leaves a server empty; red, an idle-on server turn
 and counted apart.
 
 Two simulators. `_advance_direct` draws the time and the kind of every event (Gillespie's direct method, thinning for a
-time-varying arrival rate): the plain one. `_advance_blocks` draws the times of m events at once (block uniformisation):
+time-varying arrival rate): the plain one. `_advance_blocks` draws the times of many events at once, and the kinds of
+many at once where it can:
 
-    an event raises the total rate R by at most delta, so R + m delta bounds the rate throughout the next m events of a
-    Poisson process of that rate, whose m-th event comes after a Gamma(m) time G. Given G, the m intervals are
-    exchangeable: each counts G/m in a time integral, which is its conditional expectation. Where the run ends inside
-    the block, Binomial(m - 1, rest/G) events come before the end, and cut it into intervals of equal expectation.
+    Uniformised blocks. While the total rate stays below a bound, events (some of which do nothing) come at that rate.
+    The m-th comes after a Gamma(m) time G. A block ends there, or after the k-th event, k < m, which takes the rate
+    beyond the bound: at G times a Beta(k, m - k) number. Where the run ends inside the block, Binomial(m - 1, rest/G)
+    events come before the end, k of which take Beta(k, that number + 1 - k) of the rest. Given its length, the
+    intervals of a block are exchangeable: each counts alike in a time integral, which is its conditional expectation.
+
+    Leaps. Arrivals and departures from servers of one task both have at least some rate c while those servers are at
+    least c. So a Geometric number of fair coin flips, each an arrival or such a departure, lies between the events that
+    are left. While fewer flips than U are tossed no arrival finds U = 0, and only the number of heads matters: it is
+    counted in the bits of one word. Both are exact in law. What is left is of the order of the bound's distance and of
+    sqrt(N), so that events get cheaper with N.
 """
 
 from __future__ import annotations
@@ -35,7 +43,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.engines.rng import TO_UNIT, binomial, exponential, gamma, step, uniform
+from elastiqueue.engines.rng import TICKS, TO_UNIT, beta, binomial, exponential, gamma, ones, step, ticks, uniform
 from elastiqueue.engines.thinning import rate_at
 from elastiqueue.models.base import Chain, Ratio, Replication, State, Transition, stops
 from elastiqueue.scenarios.service import ServiceScenario
@@ -50,7 +58,10 @@ COUNTS = (
 IDLE_ON, IDLE_OFF, SETUP = range(3)
 INTEGRALS = ("idle_on", "idle_off", "setup")
 TAIL = 20  # rows of the queue tail that are reported where the buffer is unlimited
-_11 = np.uint64(11)
+TOP = 3  # position in the state `others`, behind U, D0, D1: the longest queue of the block
+MOST = 4096  # events of a block
+WORTH_IT, FROM, LEAST = 0.8, 16, 3  # `_leap`: share of coin flips, and idle-on servers at its start and throughout
+_1, _2, _11 = np.uint64(1), np.uint64(2), np.uint64(11)
 
 
 def tail_length(scenario: ServiceScenario) -> int:
@@ -177,11 +188,9 @@ def chain(scenario: ServiceScenario, level: int | None = None) -> Chain:
 
 
 @njit(cache=True)
-def _grown(values):
-    """The same values in twice the room."""
-    room = np.zeros(2 * values.size, values.dtype)
-    room[: values.size] = values
-    return room
+def with_room(values, size):
+    """The same values with room for `size` entries along the first axis."""
+    return np.concatenate((values, np.zeros((size - len(values), *values.shape[1:]), values.dtype)))
 
 
 @njit(cache=True)
@@ -233,7 +242,8 @@ def _advance_direct(
                         counts[LOST_FULL] += 1
                     else:
                         if i + 2 == queue.size:
-                            queue, integrals = _grown(queue), _grown(integrals)
+                            queue = with_room(queue, 2 * queue.size)
+                            integrals = with_room(integrals, queue.size + 2)
                         queue[i + 1] += 1
                         counts[WAITED] += 1
                         counts[FOUND] += i
@@ -267,140 +277,273 @@ def _advance_direct(
     return queue, integrals
 
 
+@njit(cache=True, inline="always")
+def _arrive_at_a_busy_server(share, passed, buffer, queue, others, counts, moved):
+    """An arrival that finds no server idle-on; the busy server that it goes to is chosen by `share` in [0, 1].
+
+    others: U, D0, D1, longest queue. moved: changes of U, D0, D1, Q_1, Q_2, ... times `passed`.
+    """
+    counts[ARRIVALS] += 1
+    if queue[1] == 0:
+        counts[LOST_OFF] += 1
+    else:
+        rank = share * queue[1]
+        i = 1
+        while rank < queue[i + 1]:
+            i += 1
+        if i == buffer:
+            counts[LOST_FULL] += 1
+        else:
+            queue[i + 1] += 1
+            others[TOP] = max(others[TOP], i + 1)
+            moved[3 + i] += passed
+            counts[WAITED] += 1
+            counts[FOUND] += i
+    if others[IDLE_OFF] > 0:
+        others[IDLE_OFF] -= 1
+        others[SETUP] += 1
+        moved[IDLE_OFF] -= passed
+        moved[SETUP] += passed
+        counts[STARTED] += 1
+
+
+@njit(cache=True, inline="always")
+def _depart_or_switch(x, passed, mu, queue, others, counts, moved):
+    """A departure that leaves tasks behind, a standby, or the end of a setup: by x >= 0 on the scale of the rates."""
+    several = queue[2]
+    if x < several:
+        i = 2
+        while x < queue[i + 1]:
+            i += 1
+        queue[i] -= 1
+        moved[2 + i] -= passed
+        counts[SHORTENED] += 1
+    elif x - several < mu * others[IDLE_ON]:
+        others[IDLE_ON] -= 1
+        others[IDLE_OFF] += 1
+        moved[IDLE_ON] -= passed
+        moved[IDLE_OFF] += passed
+        counts[RED] += 1
+    elif others[SETUP] > 0:
+        others[SETUP] -= 1
+        others[IDLE_ON] += 1
+        moved[SETUP] -= passed
+        moved[IDLE_ON] += passed
+        counts[COMPLETED] += 1
+
+
+@njit(cache=True, inline="always")
+def _room(n, spare, nu, others):
+    """What `spare` leaves when every server that is on is busy, and those in setup have their clocks."""
+    return spare - (n - others[IDLE_OFF] - others[SETUP]) - nu * others[SETUP]
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _block(n, arrival, bound, mu, nu, buffer, events, queue, others, words, counts, moved):
+    """Events of a block one by one, until the total rate exceeds the bound or `events` are done; their number.
+
+        y:  ... 0 ... departures from one task ... none ... top - mu U ... the others ... top
+        arrivals
+
+    `passed`, here and in `_leap`, is twice the number of intervals up to the event. The hot loop touches the generator,
+    U and the number of servers with one task, no memory, and these in whole numbers of ticks: each event waits for the
+    comparison and the sum of the one before, which take three times as long in floating point. Its two tests nearly
+    always succeed; what an arrival, a departure or no event do there is added up without a jump.
+    """
+    s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
+    come, unit, standby = ticks(arrival, bound), ticks(1.0, bound), ticks(mu, bound)
+    top = TICKS - come - ticks(queue[2] + nu * others[SETUP], bound)
+    room = _room(n, bound - arrival, nu, others)
+    idle, one = others[IDLE_ON], queue[1] - queue[2]
+    usual, arrived, moved_idle = 0, 0, 0
+    passed, last = 0, 2 * events
+    while passed < last and (mu - 1.0) * idle <= room:
+        passed += 2
+        draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+        y = np.int64(draw >> _2) - come
+        low, high = -TICKS if idle > 0 else 0, top - standby * idle
+        if low <= y < high:
+            came = 1 * (y < 0)
+            real = 1 * (y < unit * one)
+            gain = real - 2 * came
+            usual += real
+            arrived += came
+            idle += gain
+            one -= gain
+            moved_idle += gain * passed
+            continue
+        others[IDLE_ON] = idle
+        queue[1] = queue[2] + one
+        if y < 0:
+            _arrive_at_a_busy_server((y + come) / come, passed, buffer, queue, others, counts, moved)
+        else:
+            x = (TICKS - come - y) * (bound / TICKS)
+            _depart_or_switch(x, passed, mu, queue, others, counts, moved)
+        top = TICKS - come - ticks(queue[2] + nu * others[SETUP], bound)
+        room = _room(n, bound - arrival, nu, others)
+        idle, one = others[IDLE_ON], queue[1] - queue[2]
+    words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+    others[IDLE_ON] = idle
+    queue[1] = queue[2] + one
+    moved[IDLE_ON] += moved_idle
+    moved[3] -= moved_idle
+    counts[ARRIVALS] += arrived
+    counts[GREEN] += usual - arrived
+    return passed // 2
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _leap(n, arrival, bound, coin, most, delta, mu, nu, events, queue, others, words, counts, moved):
+    """`_block` with runs of coin flips, at most `most` in one go, between the events that are drawn one by one.
+
+    Whether to stop is asked after such an event and after a run of the greatest length, never where a run ended by
+    itself: that would look ahead, at the event that ended it. The number of flips to the next event has no memory, so a
+    run of the greatest length is followed by a new one.
+    """
+    s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
+    rest = bound - 2 * coin
+    per_flip = 1.0 / math.log(2 * coin / bound)
+    come, unit, standby = ticks(arrival - coin, rest), ticks(1.0, rest), ticks(mu, rest)
+    top = TICKS - come - ticks(queue[2] + nu * others[SETUP], rest)
+    room = _room(n, bound - arrival - most * delta, nu, others)
+    idle, spare = others[IDLE_ON], queue[1] - queue[2] - coin
+    usual, arrived, moved_idle = 0, 0, 0
+    passed, last = 0, 2 * events
+    while passed < last and spare >= most and idle > LEAST and (mu - 1.0) * idle <= room:
+        draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+        run = math.log(1.0 - np.float64(draw >> _11) * TO_UNIT) * per_flip
+        limit = min(idle - 1, most, (last - passed) >> 1)
+        flips = min(int(run), limit)
+        draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+        heads = ones((draw >> _1) >> np.uint64(63 - flips))
+        gain = flips - 2 * heads
+        idle += gain
+        spare -= gain
+        moved_idle += gain * (passed + flips + 1)  # the flips are exchangeable: each at the middle of the run
+        usual += flips
+        arrived += heads
+        passed += 2 * flips
+        if flips == limit:
+            continue
+        passed += 2
+        draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+        y = np.int64(draw >> _2) - come
+        if y < top - standby * idle:
+            came = 1 * (y < 0)
+            real = 1 * (y < unit * spare)
+            gain = real - 2 * came
+            usual += real
+            arrived += came
+            idle += gain
+            spare -= gain
+            moved_idle += gain * passed
+            continue
+        others[IDLE_ON] = idle
+        queue[1] = queue[2] + coin + spare
+        _depart_or_switch((TICKS - come - y) * (rest / TICKS), passed, mu, queue, others, counts, moved)
+        top = TICKS - come - ticks(queue[2] + nu * others[SETUP], rest)
+        room = _room(n, bound - arrival - most * delta, nu, others)
+        idle, spare = others[IDLE_ON], queue[1] - queue[2] - coin
+    words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+    others[IDLE_ON] = idle
+    queue[1] = queue[2] + coin + spare
+    moved[IDLE_ON] += moved_idle
+    moved[3] -= moved_idle
+    counts[ARRIVALS] += arrived
+    counts[GREEN] += usual - arrived
+    return passed // 2
+
+
 @njit(cache=True)
 def _advance_blocks(n, rate, mu, nu, buffer, start, end, queue, others, words, counts, integrals):
     """Simulate from `start` to `end` in uniformised blocks, constant arrival rate; arguments as `_advance_direct`.
 
-    The hot loop touches the generator, U and the number of servers with one task, no memory. What happens there is the
-    common case: an arrival that finds an idle-on server, or a departure that leaves its server empty; both move one
-    server between idle-on and one task. The test for it is one comparison (`x < edge`), with U = 0 folded into the
-    edge by a select: written with `and`, LLVM makes it a jump that is mispredicted half the time.
-    Time integrals are sums of what changed times the number of intervals left in the block.
+    Time integrals are those of the state at the end of the block, less every change times the intervals before it.
     """
-    idle, off, setup = others[0], others[1], others[2]
-    s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
     arrival = rate * n
-    delta = max(1.0 - mu, nu, mu - 1.0, mu - nu, 0.0)
-    moved = np.zeros(queue.size, np.int64)  # what the changes of Q_i in this block take from Q_i(block end) * intervals
+    delta = max(1.0 - mu, nu, mu - 1.0, mu - nu, 0.001)  # not 0, so that no rounding ends a block before it begins
+    moved = np.zeros(integrals.size, np.int64)
     t = start
-    while True:
-        busy = queue[1]
-        total = arrival + busy + mu * idle + nu * setup
+    while t < end:
+        total = arrival + queue[1] + mu * others[IDLE_ON] + nu * others[SETUP]
         if total <= 0.0:  # nothing can happen any more
-            integrals[IDLE_ON] += (end - t) * idle
-            integrals[IDLE_OFF] += (end - t) * off
-            integrals[SETUP] += (end - t) * setup
+            for which in range(3):
+                integrals[which] += (end - t) * others[which]
             break
-        m = min(max(int(3.0 * math.sqrt(total)), 16), 4096)
-        bound = total + m * delta
-        words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+        wander = int(5.0 * math.sqrt(math.sqrt(total)))  # most dummies and flips given up against most blocks
+        bound = total + wander * min(delta, 1.0) + 2.0 * delta
+        most = min(max(wander, 1), 63)
+        coin = min(int(arrival), queue[1] - queue[2] - wander - most)
+        leaps = others[IDLE_ON] >= FROM and 2 * coin > WORTH_IT * (bound + most * delta)
+        if leaps:
+            bound += most * delta
+        m = min(max(4 * wander * wander, 16), MOST, 32 + int(bound * (end - t)))  # no more than may be needed
         length = gamma(float(m), words) / bound
-        last = t + length >= end
+        until = t + length
         events, intervals = m, m
-        if last:
+        if until >= end:
             events = binomial(m - 1, (end - t) / length, words)
             intervals = events + 1
-            length = end - t
-        s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-        scale = bound * TO_UNIT
-        busy_0, idle_0, off_0, setup_0 = busy, idle, off, setup
-        moved_on, moved_idle, moved_off, moved_setup = 0, 0, 0, 0  # changes times intervals left; on: busy or idle
-        one = float(busy - queue[2])
-        highest = 1
-        fast, fast_arrivals = 0, 0
-        left = intervals
-        for _ in range(events):
-            left -= 1
-            draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-            x = np.float64(draw >> _11) * scale
-            edge = arrival + one if idle > 0 else -1.0
-            if x < edge:
-                up = -1 if x < arrival else 1
-                fast += 1
-                fast_arrivals += x < arrival
-                idle += up
-                one -= up
-                moved_idle += up * left
-                continue
-            busy = n - idle - off - setup
-            if x < arrival:
-                counts[ARRIVALS] += 1
-                if busy == 0:
-                    counts[LOST_OFF] += 1
-                else:
-                    rank = x / arrival * busy
-                    i = 1
-                    while rank < queue[i + 1]:
-                        i += 1
-                    if i == buffer:
-                        counts[LOST_FULL] += 1
-                    else:
-                        if i + 2 == queue.size:
-                            queue, integrals, moved = _grown(queue), _grown(integrals), _grown(moved)
-                        queue[i + 1] += 1
-                        moved[i + 1] -= intervals - left
-                        highest = max(highest, i + 1)
-                        one -= i == 1
-                        counts[WAITED] += 1
-                        counts[FOUND] += i
-                if off > 0:
-                    off -= 1
-                    setup += 1
-                    moved_off -= left
-                    moved_setup += left
-                    counts[STARTED] += 1
-                continue
-            x -= arrival
-            if x < busy:
-                rank = busy - x  # servers in order of their queues, so that those with one task are met at small x
-                i = 1
-                while rank <= queue[i + 1]:
-                    i += 1
-                if i == 1:
-                    idle += 1
-                    one -= 1
-                    moved_idle += left
-                    counts[GREEN] += 1
-                else:
-                    queue[i] -= 1
-                    moved[i] += intervals - left
-                    highest = max(highest, i)
-                    one += i == 2
-                    counts[SHORTENED] += 1
-                continue
-            x -= busy
-            if x < mu * idle:
-                idle -= 1
-                off += 1
-                moved_on -= left
-                moved_idle -= left
-                moved_off += left
-                counts[RED] += 1
-            elif x - mu * idle < nu * setup:
-                setup -= 1
-                idle += 1
-                moved_on += left
-                moved_idle += left
-                moved_setup -= left
-                counts[COMPLETED] += 1
-        queue[1] = n - idle - off - setup
-        weight = length / intervals
-        integrals[IDLE_ON] += weight * (idle_0 * intervals + moved_idle)
-        integrals[IDLE_OFF] += weight * (off_0 * intervals + moved_off)
-        integrals[SETUP] += weight * (setup_0 * intervals + moved_setup)
-        integrals[3] += weight * (busy_0 * intervals + moved_on - moved_idle)
-        i = 2
-        while queue[i] > 0 or i <= highest:
-            integrals[2 + i] += weight * (queue[i] * intervals + moved[i])
-            moved[i] = 0
-            i += 1
-        counts[ARRIVALS] += fast_arrivals
-        counts[GREEN] += fast - fast_arrivals
-        t += length
-        if last:
-            break
-    others[0], others[1], others[2] = idle, off, setup
-    words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+            length, until = end - t, end
+        others[TOP] = 1
+        while queue[others[TOP] + 1] > 0:
+            others[TOP] += 1
+        size = min(others[TOP] + events, buffer) + 2  # an event lengthens no queue by more than one
+        if size > queue.size:
+            queue = with_room(queue, size)
+            integrals, moved = with_room(integrals, size + 2), with_room(moved, size + 2)
+        if leaps:
+            done = _leap(n, arrival, bound, coin, most, delta, mu, nu, events, queue, others, words, counts, moved)
+        else:
+            done = _block(n, arrival, bound, mu, nu, buffer, events, queue, others, words, counts, moved)
+        if done < events:
+            length *= beta(float(done), float(intervals - done), words)
+            until = t + length
+            intervals = done
+        weight = length / (2 * intervals)
+        for which in range(3):
+            integrals[which] += weight * (2 * intervals * others[which] - moved[which])
+            moved[which] = 0
+        for i in range(1, others[TOP] + 1):
+            integrals[2 + i] += weight * (2 * intervals * queue[i] - moved[2 + i])
+            moved[2 + i] = 0
+        t = until
+    return queue, integrals
+
+
+@njit(cache=True)
+def _record(state, queue, others):
+    """Write down U, D0, D1, the number of tasks, Q_1, Q_2, ..."""
+    state[:3] = others[:3]
+    state[3] = queue[1:].sum()
+    state[4:] = queue[1 : state.size - 3]
+
+
+@njit(cache=True)
+def _follow_blocks(n, rate, mu, nu, buffer, start, ends, queue, others, words, counts, integrals, states):
+    """`_advance_blocks` from pause to pause, each with its row of `states`."""
+    for k in range(ends.size):
+        queue, integrals = _advance_blocks(
+            n, rate, mu, nu, buffer, start, ends[k], queue, others, words, counts, integrals
+        )
+        start = ends[k]
+        _record(states[k], queue, others)
+    return queue, integrals
+
+
+@njit(cache=True)
+def _follow_direct(
+    n, times, steps, amplitude, omega, mu, nu, buffer, aborts, start, ends, queue, others, words, counts, integrals,
+    states,
+):  # fmt: skip
+    """`_advance_direct` from pause to pause, each with its row of `states`."""
+    for k in range(ends.size):
+        queue, integrals = _advance_direct(
+            n, times, steps, amplitude, omega, mu, nu, buffer, aborts, start, ends[k], queue, others, words, counts,
+            integrals,
+        )  # fmt: skip
+        start = ends[k]
+        _record(states[k], queue, others)
     return queue, integrals
 
 
@@ -433,39 +576,30 @@ def simulate(
     buffer = np.iinfo(np.int64).max if scenario.buffer is None else scenario.buffer
     queue = np.zeros(TAIL + 2 if scenario.buffer is None else scenario.buffer + 2, np.int64)
     queue[1] = q1
-    others = np.array([idle, d0, d1], np.int64)
+    others = np.array([idle, d0, d1, 1], np.int64)
     counts = np.zeros(len(COUNTS), np.int64)
     integrals = np.zeros(queue.size + 2)
     tail = tail_length(scenario)
-    path = np.empty((grid.size, 4 + tail))
+    pauses = list(stops(grid, warm_up, horizon))
+    ends = np.array([time for time, _ in pauses])
+    states = np.empty((ends.size, 4 + tail), np.int64)
     times, steps = np.array(arrival.times), np.array(arrival.rates)
-    blocks = arrival.constant and not scenario.aborts and not direct
-
-    def advance(start: float, end: float) -> None:
-        nonlocal queue, integrals
-        if blocks:
-            queue, integrals = _advance_blocks(
-                n, steps[0], mu, nu, buffer, start, end, queue, others, words, counts, integrals
-            )
-        else:
-            queue, integrals = _advance_direct(
-                n, times, steps, arrival.amplitude, 2 * math.pi / arrival.period, mu, nu, buffer, scenario.aborts,
-                start, end, queue, others, words, counts, integrals,
-            )  # fmt: skip
-
-    now, counted = 0.0, warm_up == 0.0
+    counted = np.searchsorted(ends, warm_up, side="right")
     with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
-        for stop, row in stops(grid, warm_up, horizon):
-            advance(now, stop)
-            now = stop
-            if row >= 0:
-                path[row, :3] = others / n
-                path[row, 3] = queue[1:].sum() / n
-                path[row, 4:] = queue[1 : tail + 1] / n
-            if not counted and now >= warm_up:
-                counts[:] = 0
-                integrals[:] = 0.0
-                counted = True
+        for start, part in ((0.0, slice(counted)), (warm_up, slice(counted, None))):
+            counts[:] = 0
+            integrals[:] = 0.0
+            if arrival.constant and not scenario.aborts and not direct:
+                queue, integrals = _follow_blocks(
+                    n, steps[0], mu, nu, buffer, start, ends[part], queue, others, words, counts, integrals,
+                    states[part],
+                )  # fmt: skip
+            else:
+                queue, integrals = _follow_direct(
+                    n, times, steps, arrival.amplitude, 2 * math.pi / arrival.period, mu, nu, buffer, scenario.aborts,
+                    start, ends[part], queue, others, words, counts, integrals, states[part],
+                )  # fmt: skip
+    path = states[[row >= 0 for _, row in pauses]] / n
     accepted = counts[ARRIVALS] - counts[LOST_OFF] - counts[LOST_FULL]
     waiting = math.fsum(integrals[4:])
     totals = np.array(

@@ -15,10 +15,11 @@ The wait that an arrival expects, if its server holds i tasks and is in phase j,
 residual m_j of the phase (`PhaseType.residual`).
 
 Simulators: `_advance_direct`, event by event, also with a time-varying arrival rate; `_advance_blocks`, uniformised
-blocks as in `elastiqueue.models.tabs`, whose events are those of `_block`, or for K = 2 of `_block_of_two_phases`,
-where the usual ones need no jump. All let `_arrive` and `_evolve` do the rest, which are compiled into them. These
-inner kernels go without Numba's counting of references to arrays (`_nrt=False`), whose atomic operations would cost
-several times the event; so nothing is allocated in them, and arrays grow between blocks.
+blocks as in `elastiqueue.models.tabs`, of m events without a stop: an event raises the total rate by at most delta, and
+their bound is the rate at the start plus m delta. The events are those of `_block`, or for K = 2 of
+`_block_of_two_phases`, where the usual ones need no jump. All let `_arrive` and `_evolve` do the rest, which are
+compiled into them. These inner kernels go without Numba's counting of references to arrays (`_nrt=False`), whose atomic
+operations would cost several times the event; so nothing is allocated in them, and arrays grow between blocks.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elastiqueue.engines.phases import kernel_law, largest_rise, phase_counts, pick
-from elastiqueue.engines.rng import TO_UNIT, binomial, exponential, gamma, step, uniform
+from elastiqueue.engines.rng import TICKS, TO_UNIT, binomial, exponential, gamma, step, ticks, uniform
 from elastiqueue.engines.thinning import rate_at
 from elastiqueue.models import tabs
 from elastiqueue.models.base import Chain, Replication, State, Transition, stops
-from elastiqueue.models.tabs import components, initial_counts, metrics, rates, signals, tail_length
+from elastiqueue.models.tabs import components, initial_counts, metrics, rates, signals, tail_length, with_room
 from elastiqueue.scenarios.service import ServiceScenario
 
 __all__ = ["chain", "columns", "components", "events", "metrics", "signals", "simulate"]
@@ -47,7 +48,7 @@ MET = PHASES + 1
 IDLE_ON, IDLE_OFF, SETUP = range(3)  # positions in integrals and in the state `others`
 TOP = 3  # position in `others`: the longest queue of the block
 MOST = 4096  # events of a block
-_11 = np.uint64(11)
+_2, _11 = np.uint64(2), np.uint64(11)
 
 
 def columns(scenario: ServiceScenario) -> tuple[str, ...]:
@@ -245,12 +246,6 @@ def _service_rate(gammas, servers):
     return total
 
 
-@njit(cache=True)
-def _with_room(values, size):
-    """The same values with room for `size` entries along the first axis."""
-    return np.concatenate((values, np.zeros((size - len(values), *values.shape[1:]), values.dtype)))
-
-
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _direct(
     bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words, counts,
@@ -304,13 +299,14 @@ def _block(
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _block_of_two_phases(
-    n, arrival, scale, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
+    n, arrival, bound, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
 ):  # fmt: skip
     """`_block` for two phases.
 
     While a server is idle-on the usual events are arrivals and whatever befalls a server of one task. They are told
-    apart by five comparisons whose outcomes, 0.0 or 1.0, are added up: no jump to mispredict, and all in floating point
-    (the counts are whole numbers, exact), because a conversion would sit on the way from one event to the next.
+    apart by five comparisons whose outcomes, 0 or 1, are added up: no jump to mispredict. All is in whole numbers of
+    ticks, because each event waits for the comparisons and sums of the one before, which take three times as long in
+    floating point.
 
         y:  ... split ... 0 ... ends_1 ... phase_1 ... ends_2 ... phase_2 ... everything else
           to 1      to 2    1 ends    1 -> 2     2 ends     2 -> 1
@@ -319,57 +315,59 @@ def _block_of_two_phases(
     the time integral of what they change; unusual events account for themselves.
     """
     gammas, initial, ways = law
-    gamma_1, gamma_2 = gammas[0], gammas[1]
-    exit_1, exit_2 = gamma_1 * min(ways[0, 0], 1.0), gamma_2 * min(ways[1, 0], 1.0)
-    split = arrival * min(initial[0], 1.0) - arrival
+    come = ticks(arrival, bound)
+    split = ticks(arrival * min(initial[0], 1.0), bound) - come
+    gamma_1, gamma_2 = ticks(gammas[0], bound), ticks(gammas[1], bound)
+    exit_1, exit_2 = ticks(gammas[0] * min(ways[0, 0], 1.0), bound), ticks(gammas[1] * min(ways[1, 0], 1.0), bound)
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-    one_1, one_2 = float(servers[1, 0]), float(servers[1, 1])
-    room = float(others[IDLE_ON]) + one_1 + one_2
-    both_0, area, arrived = one_1 + one_2, 0.0, 0.0
+    one_1, one_2 = servers[1, 0], servers[1, 1]
+    room = others[IDLE_ON] + one_1 + one_2
+    both_0, area, arrived = one_1 + one_2, 0, 0
     unusual, changed, moved_both = 0, 0, 0  # by unusual events: S_11 + S_12, and that times the intervals left
     for left in range(intervals - 1, intervals - 1 - events, -1):
         draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-        y = np.float64(draw >> _11) * scale - arrival
+        y = np.int64(draw >> _2) - come
         both = one_1 + one_2
-        beyond = y - gamma_1 * one_1
-        edge = gamma_2 * one_2 if both < room else -np.inf
+        phase_1 = gamma_1 * one_1
+        edge = phase_1 + gamma_2 * one_2 if both < room else -TICKS
         area += both
-        if beyond < edge:
-            to_1 = 1.0 * (y < split)
-            came = 1.0 * (y < 0.0)
-            by_1 = 1.0 * (y < exit_1 * one_1)
-            in_1 = 1.0 * (beyond < 0.0)
-            by_2 = 1.0 * (beyond < exit_2 * one_2)
+        if y < edge:
+            to_1 = 1 * (y < split)
+            came = 1 * (y < 0)
+            by_1 = 1 * (y < exit_1 * one_1)
+            in_1 = 1 * (y < phase_1)
+            by_2 = 1 * (y < phase_1 + exit_2 * one_2)
             arrived += came
-            one_1 = one_1 + (to_1 + came + 1.0) - in_1 - by_2
-            one_2 = one_2 + (came - to_1 - 1.0) + (in_1 + in_1 - by_1)
+            one_1 += to_1 + came + 1 - in_1 - by_2
+            one_2 += came - to_1 - 1 + 2 * in_1 - by_1
             continue
         unusual += 1
-        servers[1, 0], servers[1, 1] = int(one_1), int(one_2)
-        others[IDLE_ON] = int(room - both)
+        servers[1, 0], servers[1, 1] = one_1, one_2
+        others[IDLE_ON] = room - both
         queue[1] = n - others[IDLE_ON] - others[IDLE_OFF] - others[SETUP]
-        if y < 0.0:
-            _arrive((y + arrival) / arrival, left, buffer, initial, servers, queue, others, counts, moved)
+        if y < 0:
+            _arrive((y + come) / come, left, buffer, initial, servers, queue, others, counts, moved)
         else:
-            _evolve(y, left, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
-        one_1, one_2 = float(servers[1, 0]), float(servers[1, 1])
-        room = float(others[IDLE_ON]) + one_1 + one_2
-        change = int(one_1 + one_2 - both)
+            x = y * (bound / TICKS)
+            _evolve(x, left, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
+        one_1, one_2 = servers[1, 0], servers[1, 1]
+        room = others[IDLE_ON] + one_1 + one_2
+        change = one_1 + one_2 - both
         changed += change
         moved_both += change * left
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
     both = one_1 + one_2
-    servers[1, 0], servers[1, 1] = int(one_1), int(one_2)
-    others[IDLE_ON] = int(room - both)
+    servers[1, 0], servers[1, 1] = one_1, one_2
+    others[IDLE_ON] = room - both
     queue[1] = n - others[IDLE_ON] - others[IDLE_OFF] - others[SETUP]
     others[TOP] = max(others[TOP], 1)
     area += both * (intervals - events) - both_0 * intervals
-    moved[IDLE_ON] -= int(area) - moved_both
-    moved[3] += int(area) - moved_both
-    ended = int(arrived) - (int(both - both_0) - changed)
-    counts[ARRIVALS] += int(arrived)
+    moved[IDLE_ON] -= area - moved_both
+    moved[3] += area - moved_both
+    ended = arrived - (both - both_0 - changed)
+    counts[ARRIVALS] += arrived
     counts[GREEN] += ended
-    counts[PHASES] += events - unusual - int(arrived) - ended
+    counts[PHASES] += events - unusual - arrived - ended
 
 
 @njit(cache=True)
@@ -385,8 +383,8 @@ def _advance_direct(
             others[TOP] -= 1
         size = min(others[TOP] + MOST, buffer) + 2
         if size > queue.size:
-            servers, queue = _with_room(servers, size), _with_room(queue, size)
-            integrals, moved = _with_room(integrals, size + 2), _with_room(moved, size + 2)
+            servers, queue = with_room(servers, size), with_room(queue, size)
+            integrals, moved = with_room(integrals, size + 2), with_room(moved, size + 2)
         t = _direct(
             bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words,
             counts, integrals, moved,
@@ -429,15 +427,17 @@ def _advance_blocks(
             integrals[2 + others[TOP]] += length * queue[others[TOP]]
         size = min(others[TOP] + events, buffer) + 2  # an event lengthens no queue by more than one
         if size > queue.size:
-            servers, queue = _with_room(servers, size), _with_room(queue, size)
-            integrals, moved = _with_room(integrals, size + 2), _with_room(moved, size + 2)
-        scale = bound * TO_UNIT
+            servers, queue = with_room(servers, size), with_room(queue, size)
+            integrals, moved = with_room(integrals, size + 2), with_room(moved, size + 2)
         if twofold:
             _block_of_two_phases(
-                n, arrival, scale, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
+                n, arrival, bound, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
             )
         else:
-            _block(arrival, scale, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved)
+            _block(
+                arrival, bound * TO_UNIT, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts,
+                moved,
+            )  # fmt: skip
         for which in range(3 + others[TOP]):
             integrals[which] += length / intervals * moved[which]
             moved[which] = 0
