@@ -162,19 +162,26 @@ def tables(laws: Sequence[FiniteLaw]) -> Tables:
     )
 
 
-@njit(cache=True)
-def draw(cdf, values, guide, start, k, words):
-    """A number from law k of the tables; no random word is used where the law has one value.
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def invert(cdf, values, guide, start, k, u):
+    """The number of law k of the tables at u in [0, 1).
 
     The tables come as four arrays, since a tuple of them would be counted (reference counts) at every call.
     """
+    i = np.uint64(start[k])  # unsigned: no test for negative indices
+    if u >= cdf[i]:  # mostly the first value: no need for the guide then
+        i = np.uint64(guide[np.uint64(k * GUIDE + np.int64(u * GUIDE))])
+        while cdf[i] <= u:
+            i += np.uint64(1)
+    return values[i]
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def draw(cdf, values, guide, start, k, words):
+    """A number from law k of the tables; no random word is used where the law has one value."""
     i = start[k]
     if start[k + 1] - i > 1:
-        u = uniform(words)
-        if u >= cdf[i]:  # mostly the first value: no need for the guide then
-            i = guide[k * GUIDE + np.int64(u * GUIDE)]
-            while cdf[i] <= u:
-                i += 1
+        return invert(cdf, values, guide, start, k, uniform(words))
     return values[i]
 
 

@@ -47,8 +47,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.engines.discrete import FiniteLaw, below, draw, tables
-from elastiqueue.engines.rng import next_word, step
+from elastiqueue.engines.discrete import FiniteLaw, below, draw, invert, tables
+from elastiqueue.engines.rng import next_word, step, to_unit
 from elastiqueue.models.base import Ratio
 from elastiqueue.theory.capacity import integer_units
 
@@ -65,6 +65,8 @@ _ONE = np.int32(1)
 _ZERO = np.int32(0)
 _BYTE = np.int32(255)
 _8 = np.int32(8)
+_NOBODY = np.int32(2147483647)  # backlog of the lanes beyond the last server
+_NO_JOB = np.int32(-1)  # remaining size where there is no job
 
 # Positions in the totals, which are followed by backlog_j, arrived_j, served_j for each type.
 SLOTS, WEIGHTED, PARALLEL, NORM_SLOTS, PERPENDICULAR, RESPONSE, COMPLETIONS, ARRIVALS = range(8)
@@ -226,15 +228,17 @@ class Reference:
         self.have, self.need = parameters.integer_resources()
         self.totals = dict.fromkeys(columns(parameters), 0.0)
         self.schedule = [[0] * m for _ in range(j)]
-        self._schedule()
+        self._next_slot()
 
     def backlog(self, j: int, m: int) -> int:
         return self.work[j][m] if self.p.level == "workload" else sum(job[0] for job in self.jobs[j][m])
 
-    def _schedule(self) -> None:
+    def _next_slot(self) -> None:
+        """Draw a word per type, for its arrivals, and a byte per server, for ties; schedule."""
+        servers, types = self.p.servers, range(self.p.types)
+        self.arrival_words = [np.uint64(next_word(self.words)) for _ in types]
         if self.p.scheduling == "best_fit":
             return
-        servers, types = self.p.servers, range(self.p.types)
         random = [0] * servers
         if max(len(own) for own in self.p.configurations) > 1:
             drawn = [int(next_word(self.words)) for _ in range(-(-servers // 8))]
@@ -292,8 +296,8 @@ class Reference:
         """Go on for so many slots; returns the totals since the beginning."""
         p, totals, types, servers = self.p, self.totals, range(self.p.types), range(self.p.servers)
         for _ in range(slots):
-            arrivals = [int(draw(*self.arrival_tables, j, self.words)) for j in types]
-            for j, number in enumerate(arrivals):
+            for j in types:
+                number = int(invert(*self.arrival_tables, j, to_unit(self.arrival_words[j])))
                 if number == 0:
                     continue
                 m = self._route(j)
@@ -325,7 +329,7 @@ class Reference:
                     self.jobs[j][m] = [job for job in jobs if job[0] > 0]
                     self.work[j][m] -= served
                     totals[f"served_{j + 1}"] += served
-            self._schedule()
+            self._next_slot()
             if p.scheduling == "best_fit":
                 for m in ended:
                     self._fill(m)
@@ -358,14 +362,13 @@ class State(NamedTuple):
     numbers: NDArray[np.int64]  # SLOT .. FREE_COUNT
     lanes: NDArray[np.int32]
     backlog: NDArray[np.int64]  # J: Q_j
-    random_words: NDArray[np.uint64]  # one byte per server, for ties of the schedule; random_bytes is the same memory
-    random_bytes: NDArray[np.uint8]
+    random_words: NDArray[np.uint64]  # of the slot: a word per type for its jobs, then a byte per server for ties
+    random_bytes: NDArray[np.uint8]  # the same memory
     order: NDArray[np.int64]  # M
     born: NDArray[np.int64]  # J M H: arrival slots of the reachable jobs
     queues: NDArray[np.int64]  # J M, 3: PRESENT .. LAST
     pool: NDArray[np.int64]  # entries of the lists, 3: SIZE .. NEXT
     backlog_sum: NDArray[np.int64]  # J, work space
-    jobs_of: NDArray[np.int64]  # J, work space
     ended_at: NDArray[np.int64]  # J M, work space
 
 
@@ -373,37 +376,35 @@ PRESENT, FIRST, LAST = range(3)  # reachable jobs, ends of the list of the other
 SIZE, ARRIVED, NEXT = range(3)
 
 
-@njit(cache=True, boundscheck=False, error_model="numpy")
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _serve(z, q, n, reach):
     """One slot of service of one type at n servers, whose backlogs are at position q of the lanes.
 
     `reach` is the number of rows of oldest jobs; 0: the workload level, where any unit of work can be served. Returns
-    the work done, and a bit m mod 32 for each server m at which a job ends.
+    the work done, and a bit m mod 32 for each server m at which a job ends: there a row is 0 (and -1 without a job).
     """
     s, h, g = q + np.uint64(STRIDE), q + np.uint64(2 * STRIDE), q + np.uint64(3 * STRIDE)
     served = ended = _ZERO
-    if reach == 1:
+    if reach == 1:  # s is 0 or 1
         for m in range(np.uint64(n)):
-            r = z[h + m]
-            u = min(min(z[s + m], r), _ONE)
-            r = np.int32(r - u)
+            u = np.int32(z[s + m] * np.int32(z[h + m] > _ZERO))
+            r = np.int32(z[h + m] - u)
             z[h + m] = r
             z[q + m] = np.int32(z[q + m] - u)
             served = np.int32(served + u)
-            done = np.int32(u & np.int32(r == _ZERO))
-            ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
+            ended = np.int32(ended | np.int32(np.int32(r == _ZERO) << np.int32(m & np.uint64(31))))
     elif reach == 2:
         for m in range(np.uint64(n)):
-            share, r, p = z[s + m], z[h + m], z[g + m]
-            u = min(min(share, r), _ONE)
-            v = min(min(max(np.int32(share - _ONE), _ZERO), p), _ONE)
-            r = np.int32(r - u)
-            p = np.int32(p - v)
+            u = np.int32(np.int32(z[s + m] > _ZERO) & np.int32(z[h + m] > _ZERO))
+            v = np.int32(np.int32(z[s + m] > _ONE) & np.int32(z[g + m] > _ZERO))
+            r = np.int32(z[h + m] - u)
+            p = np.int32(z[g + m] - v)
             z[h + m] = r
             z[g + m] = p
-            z[q + m] = np.int32(z[q + m] - u - v)
-            served = np.int32(served + u + v)
-            done = np.int32(np.int32(u & np.int32(r == _ZERO)) | np.int32(v & np.int32(p == _ZERO)))
+            u = np.int32(u + v)
+            z[q + m] = np.int32(z[q + m] - u)
+            served = np.int32(served + u)
+            done = np.int32(np.int32(r == _ZERO) | np.int32(p == _ZERO))
             ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
     elif reach == 0:
         for m in range(np.uint64(n)):
@@ -414,24 +415,23 @@ def _serve(z, q, n, reach):
         for k in range(reach):
             rank = np.int32(k)
             for m in range(np.uint64(n)):
-                r = z[h + m]
-                u = min(min(max(np.int32(z[s + m] - rank), _ZERO), r), _ONE)
-                r = np.int32(r - u)
+                u = np.int32(np.int32(z[s + m] > rank) & np.int32(z[h + m] > _ZERO))
+                r = np.int32(z[h + m] - u)
                 z[h + m] = r
                 z[q + m] = np.int32(z[q + m] - u)
                 served = np.int32(served + u)
-                done = np.int32(u & np.int32(r == _ZERO))
-                ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
+                ended = np.int32(ended | np.int32(np.int32(r == _ZERO) << np.int32(m & np.uint64(31))))
             h += np.uint64(STRIDE)
     return served, ended
 
 
-@njit(cache=True, boundscheck=False, error_model="numpy")
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _schedule(z, random, start, offset, n, types, configs, heads):
     """MaxWeight for n servers of a block, vectorised: `types`, `configs`, `heads` matter by their lengths.
 
     A random byte x picks the (x k >> 8)-th of k best configurations. Where 256 is no multiple of k, the lowest
     256 mod k remainders of x k are in excess: returns a bit m mod 32 for each server m that hits them, for `_decide`.
+    What is computed again in the inner loops the compiler computes once.
     """
     count = len(configs)
     group = (2 + len(heads)) * STRIDE
@@ -462,22 +462,19 @@ def _schedule(z, random, start, offset, n, types, configs, heads):
             threshold = np.int32(threshold + np.int32(np.int32(256 % c) * np.int32(ties == np.int32(c))))
         over = np.int32(np.int32(x & _BYTE) < threshold)
         excess = np.int32(excess | np.int32(over << np.int32(i & np.uint64(31))))
-        left = np.int32(x >> _8)
-        pick = _ZERO  # one bit, at the chosen configuration
-        for c in range(count):
-            w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
-            for j in range(len(types)):
-                w = np.int32(
-                    w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)])
-                )
-            hit = np.int32(w == best)
-            pick = np.int32(pick | np.int32(np.int32(hit & np.int32(left == _ZERO)) << np.int32(c)))
-            left = np.int32(left - hit)
         for j in range(len(types)):
             s = _ZERO
+            left = np.int32(x >> _8)
             for c in range(count):
-                chosen = np.int32(np.int32(pick >> np.int32(c)) & _ONE)
-                s = np.int32(s + np.int32(chosen * z[m + np.uint64(base + (c * row + j) * STRIDE)]))
+                w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
+                for k in range(len(types)):
+                    w = np.int32(
+                        w + np.int32(z[m + np.uint64(base + (c * row + k) * STRIDE)] * z[m + np.uint64(k * group)])
+                    )
+                own = z[m + np.uint64(base + (c * row + j) * STRIDE)]
+                if (w == best) & (left == _ZERO):
+                    s = own
+                left = np.int32(left - np.int32(w == best))
             z[m + np.uint64(j * group + STRIDE)] = s
     return excess
 
@@ -511,38 +508,46 @@ def _decide(z, words, byte, m, count, types, group):
             left -= 1
 
 
-@njit(cache=True, boundscheck=False, error_model="numpy")
-def _schedule_all(z, words, random_words, random_bytes, servers, number, block, types, configs, heads):
-    """Draw a byte per server and schedule all servers on the backlogs as they are."""
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads):
+    """Draw what the next slot needs, a word per type and a byte per server, and schedule on the backlogs as they are."""
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-    for i in range((servers + 7) // 8):
+    for i in range(np.uint64(len(types) + ((servers + 7) // 8 if maxweight else 0))):
         random_words[i], s0, s1, s2, s3 = step(s0, s1, s2, s3)
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+    if not maxweight:
+        return
     position, done = 0, 0
     while done < servers:
         n = min(STRIDE, servers - done)
+        first = 8 * len(types) + done  # its random byte
         unsettled = np.int32(-1)
         if len(configs) <= UNROLLED:
             lanes = (n + 7) // 8 * 8
-            unsettled = _schedule(z, random_bytes, np.uint64(position), np.uint64(done), lanes, types, configs, heads)
+            unsettled = _schedule(z, random_bytes, np.uint64(position), np.uint64(first), lanes, types, configs, heads)
         if unsettled != 0:
             for m in range(n):
                 if (unsettled >> np.int32(m & 31)) & _ONE != 0:
-                    _decide(
-                        z, words, random_bytes[done + m], position + m, number, len(types), (2 + len(heads)) * STRIDE
-                    )
+                    _decide(z, words, random_bytes[first + m], position + m, number, len(types), (2 + len(heads)) * STRIDE)
         position += block
         done += STRIDE
 
 
-@njit(cache=True, boundscheck=False, error_model="numpy")
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _position(row, m, block):
+    """Where server m stands in the row at position `row` of the first block."""
+    m = np.uint64(m)
+    return np.uint64(row) + m // np.uint64(STRIDE) * np.uint64(block) + m % np.uint64(STRIDE)
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _shortest(z, row, block, servers, words):
     """A server of least backlog, ties uniform; `row` is the position of the backlogs in the first block."""
-    best = np.int32(2147483647)
+    best = _NOBODY
     position, done = row, 0
     while done < servers:
         start = np.uint64(position)
-        for m in range(np.uint64(min(STRIDE, servers - done))):
+        for m in range(np.uint64((min(STRIDE, servers - done) + 7) // 8 * 8)):
             best = min(best, z[start + m])
         position += block
         done += STRIDE
@@ -551,7 +556,7 @@ def _shortest(z, row, block, servers, words):
     while done < servers:
         start = np.uint64(position)
         count = total = _ZERO
-        for m in range(np.uint64(min(STRIDE, servers - done))):
+        for m in range(np.uint64((min(STRIDE, servers - done) + 7) // 8 * 8)):
             hit = np.int32(z[start + m] == best)
             count = np.int32(count + hit)
             total = np.int32(total + np.int32(hit * np.int32(m)))
@@ -562,16 +567,26 @@ def _shortest(z, row, block, servers, words):
     if ties == 1:
         return place
     left = below(ties, words)
-    m = 0
-    while True:
-        if z[row + m // STRIDE * block + m % STRIDE] == best:
+    first = 0
+    while True:  # by eights, to the one that has it
+        start = _position(row, first, block)
+        count = _ZERO
+        for m in range(np.uint64(8)):
+            count = np.int32(count + np.int32(z[start + m] == best))
+        if left < count:
+            break
+        left -= count
+        first += 8
+    for m in range(np.uint64(8)):
+        if z[start + m] == best:
             if left == 0:
-                return m
+                first += np.int64(m)
+                break
             left -= 1
-        m += 1
+    return first
 
 
-@njit(cache=True)
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _route(z, words, order, servers, routing, draws, row, block):
     """The server for the arrivals of a type whose backlogs are at `row`."""
     if routing == _JSQ:
@@ -583,65 +598,67 @@ def _route(z, words, order, servers, routing, draws, row, block):
         if routing == _WITH_REPLACEMENT:
             m = below(servers, words)
         else:
-            k = i + below(servers - i, words)
+            k = np.uint64(i + below(servers - i, words))
             m = order[k]
             order[k] = order[i]
             order[i] = m
-        q = np.int64(z[row + m // STRIDE * block + m % STRIDE])
+        q = np.int64(z[_position(row, m, block)])
         if best < 0 or q < least:
             best, least = m, q
     return best
 
 
-@njit(cache=True)
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _join(z, numbers, queues, born, pool, queue, reach, position, heads, size):
     """A job comes to a queue (type and server) whose oldest job is at `position` of the lanes."""
     k = queues[queue, PRESENT]
     if k < reach:
-        z[position + k * STRIDE] = size
-        born[queue * heads + k] = numbers[SLOT]
+        z[position + np.uint64(k) * np.uint64(STRIDE)] = size
+        born[queue * np.uint64(heads) + np.uint64(k)] = numbers[SLOT]
         queues[queue, PRESENT] = k + 1
         return
     entry = numbers[FREE]
-    numbers[FREE] = pool[entry, NEXT]
+    e = np.uint64(entry)
+    numbers[FREE] = pool[e, NEXT]
     numbers[FREE_COUNT] -= 1
-    pool[entry, SIZE] = size
-    pool[entry, ARRIVED] = numbers[SLOT]
-    pool[entry, NEXT] = -1
+    pool[e, SIZE] = size
+    pool[e, ARRIVED] = numbers[SLOT]
+    pool[e, NEXT] = -1
     if queues[queue, FIRST] < 0:
         queues[queue, FIRST] = entry
     else:
-        pool[queues[queue, LAST], NEXT] = entry
+        pool[np.uint64(queues[queue, LAST]), NEXT] = entry
     queues[queue, LAST] = entry
 
 
-@njit(cache=True)
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _leave(z, numbers, queues, born, pool, queue, reach, position, heads, totals):
     """Remove the finished jobs of a queue, whose oldest job is at `position` of the lanes; returns how many."""
-    before, kept = queues[queue, PRESENT], 0
+    before, kept = np.uint64(queues[queue, PRESENT]), np.uint64(0)
+    birth = queue * np.uint64(heads)
     for k in range(before):
-        remaining = z[position + k * STRIDE]
-        birth = born[queue * heads + k]
+        remaining = z[position + k * np.uint64(STRIDE)]
         if remaining == 0:
-            totals[RESPONSE] += numbers[SLOT] + 1 - birth
+            totals[RESPONSE] += numbers[SLOT] + 1 - born[birth + k]
         else:
-            z[position + kept * STRIDE] = remaining
-            born[queue * heads + kept] = birth
-            kept += 1
-    ended = before - kept
+            z[position + kept * np.uint64(STRIDE)] = remaining
+            born[birth + kept] = born[birth + k]
+            kept += np.uint64(1)
+    ended = np.int64(before - kept)
     totals[COMPLETIONS] += ended
-    while kept < reach and queues[queue, FIRST] >= 0:
+    while kept < np.uint64(reach) and queues[queue, FIRST] >= 0:
         entry = queues[queue, FIRST]
-        z[position + kept * STRIDE] = pool[entry, SIZE]
-        born[queue * heads + kept] = pool[entry, ARRIVED]
-        queues[queue, FIRST] = pool[entry, NEXT]
-        pool[entry, NEXT] = numbers[FREE]
+        e = np.uint64(entry)
+        z[position + kept * np.uint64(STRIDE)] = pool[e, SIZE]
+        born[birth + kept] = pool[e, ARRIVED]
+        queues[queue, FIRST] = pool[e, NEXT]
+        pool[e, NEXT] = numbers[FREE]
         numbers[FREE] = entry
         numbers[FREE_COUNT] += 1
-        kept += 1
+        kept += np.uint64(1)
+    queues[queue, PRESENT] = np.int64(kept)
     for k in range(kept, before):
-        z[position + k * STRIDE] = 0
-    queues[queue, PRESENT] = kept
+        z[position + k * np.uint64(STRIDE)] = _NO_JOB
     return ended
 
 
@@ -695,9 +712,10 @@ def _squares(z, row, n):
 
 
 # _nrt=False: no reference counting of the arrays, which would cost two atomic operations per array and call.
+# forceinline above: a call would pass each array as seven words.
 @njit(cache=True, boundscheck=False, error_model="numpy", _nrt=False)
 def _advance(
-    words, numbers, z, backlog, random_words, random_bytes, order, born, queues, pool, backlog_sum, jobs_of, ended_at,
+    words, numbers, z, backlog, random_words, random_bytes, order, born, queues, pool, backlog_sum, ended_at,
     reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, size_law, need, have,
     servers, routing, draws, scheduling, limit, norm_interval, number, most, block, job_level,
     types, configs, heads, slots, totals, samples, interval,
@@ -716,27 +734,22 @@ def _advance(
     maxweight = scheduling == _MAXWEIGHT and len(configs) > 1
     if numbers[SCHEDULED] == 0:
         numbers[SCHEDULED] = 1
-        if maxweight:
-            _schedule_all(z, words, random_words, random_bytes, servers, number, block, types, configs, heads)
+        _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads)
     done = 0
     while done < slots and numbers[FREE_COUNT] >= most:
         slot = numbers[SLOT]
         for j in range(count):
-            jobs_of[j] = draw(a_cdf, a_values, a_guide, a_start, j, words)
-        for j in range(count):
-            jobs = jobs_of[j]
+            jobs = invert(a_cdf, a_values, a_guide, a_start, j, to_unit(random_words[j]))
             if jobs > 0:
-                row = j * group
-                m = _route(z, words, order, servers, routing, draws, row, block)
-                lane = m // STRIDE * block + m % STRIDE
-                position = row + lane
-                place = position + 2 * STRIDE
+                m = _route(z, words, order, servers, routing, draws, j * group, block)
+                position = _position(j * group, m, block)
+                place, queue = position + np.uint64(2 * STRIDE), np.uint64(j * servers + m)
                 work = 0
                 for _ in range(jobs):
                     size = draw(s_cdf, s_values, s_guide, s_start, size_law[j], words)
                     work += size
                     if job_level:
-                        _join(z, numbers, queues, born, pool, j * servers + m, reach[j], place, room, size)
+                        _join(z, numbers, queues, born, pool, queue, reach[j], place, room, size)
                 if z[position] + work > limit:
                     return -1 - j
                 z[position] += work
@@ -745,37 +758,37 @@ def _advance(
                 totals[ARRIVALS + 1 + count + j] += work
                 totals[ARRIVALS + 1 + 2 * count + j] += work
                 if scheduling == _BEST_FIT:
-                    _fill(z, queues, need, have, m, servers, lane, count, group)
+                    _fill(z, queues, need, have, m, servers, np.int64(position) - j * group, count, group)
         finished = 0
         first, position = 0, 0
         while first < servers:
             n = min(STRIDE, servers - first)
             for j in range(count):
-                row, n8 = position + j * group, (n + 7) // 8 * 8
-                served, ended = _serve(z, np.uint64(row), n8, reach[j] if job_level else 0)
+                row = np.uint64(position + j * group)
+                served, ended = _serve(z, row, (n + 7) // 8 * 8, reach[j] if job_level else 0)
                 backlog[j] -= served
                 while ended != 0:
-                    m = _lowest(ended)
+                    m = np.uint64(_lowest(ended))
                     ended &= ended - _ONE
-                    while m < n:  # a job may have ended at any of these servers
-                        queue, place = j * servers + first + m, row + m + 2 * STRIDE
-                        k, present = 0, queues[queue, PRESENT]
-                        while k < present and z[place + k * STRIDE] != 0:
-                            k += 1
-                        if k < present:
+                    while m < np.uint64(n):  # a job may have ended at any of these servers
+                        place = row + m + np.uint64(2 * STRIDE)
+                        k = np.uint64(0)
+                        while k < np.uint64(reach[j]) and z[place + k * np.uint64(STRIDE)] != 0:
+                            k += np.uint64(1)
+                        if k < np.uint64(reach[j]):
+                            queue = np.uint64(j * servers + first) + m
                             gone = _leave(z, numbers, queues, born, pool, queue, reach[j], place, room, totals)
                             if scheduling == _BEST_FIT:
-                                z[row + m + STRIDE] -= gone
-                                ended_at[finished] = first + m
+                                z[row + m + np.uint64(STRIDE)] -= gone
+                                ended_at[finished] = first + np.int64(m)
                                 finished += 1
-                        m += 32
+                        m += np.uint64(32)
             position += block
             first += STRIDE
-        if maxweight:
-            _schedule_all(z, words, random_words, random_bytes, servers, number, block, types, configs, heads)
+        _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads)
         for i in range(finished):
             m = ended_at[i]
-            _fill(z, queues, need, have, m, servers, m // STRIDE * block + m % STRIDE, count, group)
+            _fill(z, queues, need, have, m, servers, np.int64(_position(0, m, block)), count, group)
         weighted = 0.0
         for j in range(count):
             backlog_sum[j] += backlog[j]
@@ -827,6 +840,9 @@ class Cluster:
         self._block = (rows + count * (types + 1)) * STRIDE
         self._most = max(1, sum(law.values[-1] for law in p.arrivals)) if p.level == "job" else 0
         lanes = np.zeros((blocks, self._block // STRIDE, STRIDE), np.int32)
+        for j in range(types):
+            lanes[:, j * self._group + 2 : (j + 1) * self._group] = _NO_JOB
+            lanes[-1, j * self._group, servers - (blocks - 1) * STRIDE :] = _NOBODY
         for c in range(1, count):
             lanes[:, rows + c * (types + 1) + types, :] = -1  # no such configuration: its weight never wins
         for m, k in enumerate(p.classes):
@@ -845,10 +861,10 @@ class Cluster:
             np.array([sizes.index(law) for law in p.sizes], np.int64),
             np.array(need, np.int64).reshape(types, -1), np.array([have[k] for k in p.classes]).reshape(servers, -1),
             servers, routing.get(p.routing, _POWER_OF_D), p.draws, SCHEDULING.index(p.scheduling),
-            (2**31 - 1) // heaviest, p.norm_interval, count, self._most, self._block, p.level == "job",
+            (2**31 - 2) // heaviest, p.norm_interval, count, self._most, self._block, p.level == "job",
             (0,) * types, (0,) * min(count, UNROLLED + 1), (0,) * room,
         )  # fmt: skip
-        random_words = np.zeros(-(-servers // 8) + 1, np.uint64)
+        random_words = np.zeros(types + -(-servers // 8), np.uint64)
         self._state = State(
             np.array(words, np.uint64),
             np.array([0, 0, -1, 0], np.int64),
@@ -860,7 +876,6 @@ class Cluster:
             np.zeros(types * servers * room, np.int64),
             np.tile(np.array([0, -1, -1]), (types * servers, 1)),
             np.zeros((0, 3), np.int64),
-            np.zeros(types, np.int64),
             np.zeros(types, np.int64),
             np.zeros(types * servers, np.int64),
         )
