@@ -58,7 +58,7 @@ LEVELS = ("job", "workload")
 _JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
 _MAXWEIGHT, _BEST_FIT = range(2)
 
-STRIDE = 1008  # servers per block, the distance of rows; multiples of 1024 would share cache sets
+STRIDE = 104  # servers per block, the distance of rows; multiples of 1024 would share cache sets
 REACH = (2, 8, 32, 128, 512)  # rows for the oldest jobs of a type: the next of these
 UNROLLED = 8  # up to so many configurations the scheduling pass is unrolled and vectorised
 _ONE = np.int32(1)
@@ -839,7 +839,9 @@ class Cluster:
         rows = types * self._group
         self._block = (rows + count * (types + 1)) * STRIDE
         self._most = max(1, sum(law.values[-1] for law in p.arrivals)) if p.level == "job" else 0
-        lanes = np.zeros((blocks, self._block // STRIDE, STRIDE), np.int32)
+        memory = np.zeros(blocks * self._block + 16, np.int32)
+        shift = -memory.ctypes.data % 64 // 4  # rows begin at cache lines
+        lanes = memory[shift : shift + blocks * self._block].reshape(blocks, -1, STRIDE)
         for j in range(types):
             lanes[:, j * self._group + 2 : (j + 1) * self._group] = _NO_JOB
             lanes[-1, j * self._group, servers - (blocks - 1) * STRIDE :] = _NOBODY
