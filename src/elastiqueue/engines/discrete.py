@@ -171,6 +171,7 @@ def invert(cdf, values, guide, start, k, u):
     i = np.uint64(start[k])  # unsigned: no test for negative indices
     if u >= cdf[i]:  # mostly the first value: no need for the guide then
         i = np.uint64(guide[np.uint64(k * GUIDE + np.int64(u * GUIDE))])
+        i += np.uint64(cdf[i] <= u)  # one step without a jump, which nobody could predict
         while cdf[i] <= u:
             i += np.uint64(1)
     return values[i]

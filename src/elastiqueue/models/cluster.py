@@ -74,7 +74,9 @@ _COMMON = (
     "slots", "weighted", "parallel_sq", "norm_slots", "perpendicular_sq", "response", "completions", "arrivals",
 )  # fmt: skip
 # Positions in State.numbers.
-SLOT, SCHEDULED, FREE, FREE_COUNT = range(4)
+SLOT, SCHEDULED, LONGEST = range(3)
+# Positions in State.counts, which are followed by backlog_j and arrived_j: integers that end up in the totals.
+_RESPONSE, _COMPLETIONS, _ARRIVALS, _PER_TYPE = range(4)
 
 
 @dataclass(frozen=True)
@@ -359,21 +361,19 @@ class State(NamedTuple):
     """
 
     words: NDArray[np.uint64]  # the generator
-    numbers: NDArray[np.int64]  # SLOT .. FREE_COUNT
+    numbers: NDArray[np.int64]  # SLOT .. LONGEST
     lanes: NDArray[np.int32]
     backlog: NDArray[np.int64]  # J: Q_j
     random_words: NDArray[np.uint64]  # of the slot: a word per type for its jobs, then a byte per server for ties
     random_bytes: NDArray[np.uint8]  # the same memory
     order: NDArray[np.int64]  # M
-    born: NDArray[np.int64]  # J M H: arrival slots of the reachable jobs
-    queues: NDArray[np.int64]  # J M, 3: PRESENT .. LAST
-    pool: NDArray[np.int64]  # entries of the lists, 3: SIZE .. NEXT
-    backlog_sum: NDArray[np.int64]  # J, work space
+    ends: NDArray[np.int64]  # J M, 2: HEAD, TAIL of the queues, as counted from the first job on
+    ring: NDArray[np.int64]  # J M, capacity (a power of 2): arrival slot << 32 | size of job k at k mod capacity
+    counts: NDArray[np.int64]  # work space
     ended_at: NDArray[np.int64]  # J M, work space
 
 
-PRESENT, FIRST, LAST = range(3)  # reachable jobs, ends of the list of the others (-1: empty)
-SIZE, ARRIVED, NEXT = range(3)
+HEAD, TAIL = range(2)
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
@@ -609,61 +609,49 @@ def _route(z, words, order, servers, routing, draws, row, block):
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _join(z, numbers, queues, born, pool, queue, reach, position, heads, size):
+def _join(z, numbers, ends, ring, queue, reach, position, size):
     """A job comes to a queue (type and server) whose oldest job is at `position` of the lanes."""
-    k = queues[queue, PRESENT]
+    tail = ends[queue, TAIL]
+    ring[queue, np.uint64(tail & (ring.shape[1] - 1))] = numbers[SLOT] << 32 | size
+    ends[queue, TAIL] = tail + 1
+    k = tail - ends[queue, HEAD]
+    numbers[LONGEST] = max(numbers[LONGEST], k + 1)
     if k < reach:
         z[position + np.uint64(k) * np.uint64(STRIDE)] = size
-        born[queue * np.uint64(heads) + np.uint64(k)] = numbers[SLOT]
-        queues[queue, PRESENT] = k + 1
-        return
-    entry = numbers[FREE]
-    e = np.uint64(entry)
-    numbers[FREE] = pool[e, NEXT]
-    numbers[FREE_COUNT] -= 1
-    pool[e, SIZE] = size
-    pool[e, ARRIVED] = numbers[SLOT]
-    pool[e, NEXT] = -1
-    if queues[queue, FIRST] < 0:
-        queues[queue, FIRST] = entry
-    else:
-        pool[np.uint64(queues[queue, LAST]), NEXT] = entry
-    queues[queue, LAST] = entry
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _leave(z, numbers, queues, born, pool, queue, reach, position, heads, totals):
+def _leave(z, numbers, counts, ends, ring, queue, reach, position):
     """Remove the finished jobs of a queue, whose oldest job is at `position` of the lanes; returns how many."""
-    before, kept = np.uint64(queues[queue, PRESENT]), np.uint64(0)
-    birth = queue * np.uint64(heads)
-    for k in range(before):
-        remaining = z[position + k * np.uint64(STRIDE)]
+    head, tail, mask = ends[queue, HEAD], ends[queue, TAIL], ring.shape[1] - 1
+    present = min(reach, tail - head)
+    kept = present
+    for back in range(present):  # youngest first: those that stay move towards the tail
+        k = present - 1 - back
+        job = ring[queue, np.uint64((head + k) & mask)]
+        remaining = z[position + np.uint64(k) * np.uint64(STRIDE)]
         if remaining == 0:
-            totals[RESPONSE] += numbers[SLOT] + 1 - born[birth + k]
+            counts[_RESPONSE] += numbers[SLOT] + 1 - (job >> 32)
         else:
-            z[position + kept * np.uint64(STRIDE)] = remaining
-            born[birth + kept] = born[birth + k]
-            kept += np.uint64(1)
-    ended = np.int64(before - kept)
-    totals[COMPLETIONS] += ended
-    while kept < np.uint64(reach) and queues[queue, FIRST] >= 0:
-        entry = queues[queue, FIRST]
-        e = np.uint64(entry)
-        z[position + kept * np.uint64(STRIDE)] = pool[e, SIZE]
-        born[birth + kept] = pool[e, ARRIVED]
-        queues[queue, FIRST] = pool[e, NEXT]
-        pool[e, NEXT] = numbers[FREE]
-        numbers[FREE] = entry
-        numbers[FREE_COUNT] += 1
-        kept += np.uint64(1)
-    queues[queue, PRESENT] = np.int64(kept)
-    for k in range(kept, before):
-        z[position + k * np.uint64(STRIDE)] = _NO_JOB
+            kept -= 1
+            ring[queue, np.uint64((head + kept) & mask)] = job
+            z[position + np.uint64(kept) * np.uint64(STRIDE)] = remaining
+    ended = kept  # so many places are free at the head
+    counts[_COMPLETIONS] += ended
+    head += ended
+    ends[queue, HEAD] = head
+    for k in range(reach):
+        row = position + np.uint64(k) * np.uint64(STRIDE)
+        if k + ended < present:
+            z[row] = z[row + np.uint64(ended) * np.uint64(STRIDE)]
+        else:
+            size = np.int32(ring[queue, np.uint64((head + k) & mask)] & 0x7FFFFFFF)
+            z[row] = size if head + k < tail else _NO_JOB
     return ended
 
 
 @njit(cache=True)
-def _fill(z, queues, need, have, m, servers, position, types, group):
+def _fill(z, ends, need, have, m, servers, position, types, group):
     """Best-Fit at server m, whose lane is at `position`: start waiting jobs until none fits."""
     resources = need.shape[1]
     while True:
@@ -671,7 +659,8 @@ def _fill(z, queues, need, have, m, servers, position, types, group):
         best, share = -1, -1.0
         for stage in range(2):  # the bottleneck, then the job
             for j in range(types if stage == 1 else 1):
-                fits = queues[j * servers + m, PRESENT] > z[position + j * group + STRIDE]
+                queue = j * servers + m
+                fits = ends[queue, TAIL] - ends[queue, HEAD] > z[position + j * group + STRIDE]
                 own = -1.0
                 for i in range(resources):
                     used = np.int64(0)
@@ -715,28 +704,28 @@ def _squares(z, row, n):
 # forceinline above: a call would pass each array as seven words.
 @njit(cache=True, boundscheck=False, error_model="numpy", _nrt=False)
 def _advance(
-    words, numbers, z, backlog, random_words, random_bytes, order, born, queues, pool, backlog_sum, ended_at,
+    words, numbers, z, backlog, random_words, random_bytes, order, ends, ring, counts, ended_at,
     reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, size_law, need, have,
     servers, routing, draws, scheduling, limit, norm_interval, number, most, block, job_level,
     types, configs, heads, slots, totals, samples, interval,
 ):  # fmt: skip
-    """Go on for `slots` slots, adding to totals; stops early when the pool cannot take the `most` jobs of a slot.
+    """Go on for `slots` slots, adding to totals; stops early when a queue may be too long for the `most` jobs of a slot.
 
     Returns the slots done, or -1 - j when the backlog of type j at a server leaves the range of the weights.
     """
-    count, room, group = len(types), len(heads), (2 + len(heads)) * STRIDE
+    count, group = len(types), (2 + len(heads)) * STRIDE
     for j in range(count):
         totals[ARRIVALS + 1 + 2 * count + j] += backlog[j]  # served = backlog before + arrived - backlog after
     weighted_sum = parallel_sum = perpendicular_sum = 0.0
     norm_slots = 0
     taken = 0
-    backlog_sum[:] = 0
+    counts[:] = 0
     maxweight = scheduling == _MAXWEIGHT and len(configs) > 1
     if numbers[SCHEDULED] == 0:
         numbers[SCHEDULED] = 1
         _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads)
     done = 0
-    while done < slots and numbers[FREE_COUNT] >= most:
+    while done < slots and numbers[LONGEST] + most <= ring.shape[1]:
         slot = numbers[SLOT]
         for j in range(count):
             jobs = invert(a_cdf, a_values, a_guide, a_start, j, to_unit(random_words[j]))
@@ -749,16 +738,15 @@ def _advance(
                     size = draw(s_cdf, s_values, s_guide, s_start, size_law[j], words)
                     work += size
                     if job_level:
-                        _join(z, numbers, queues, born, pool, queue, reach[j], place, room, size)
+                        _join(z, numbers, ends, ring, queue, reach[j], place, size)
                 if z[position] + work > limit:
                     return -1 - j
                 z[position] += work
                 backlog[j] += work
-                totals[ARRIVALS] += jobs
-                totals[ARRIVALS + 1 + count + j] += work
-                totals[ARRIVALS + 1 + 2 * count + j] += work
+                counts[_ARRIVALS] += jobs
+                counts[_PER_TYPE + count + j] += work
                 if scheduling == _BEST_FIT:
-                    _fill(z, queues, need, have, m, servers, np.int64(position) - j * group, count, group)
+                    _fill(z, ends, need, have, m, servers, np.int64(position) - j * group, count, group)
         finished = 0
         first, position = 0, 0
         while first < servers:
@@ -777,7 +765,7 @@ def _advance(
                             k += np.uint64(1)
                         if k < np.uint64(reach[j]):
                             queue = np.uint64(j * servers + first) + m
-                            gone = _leave(z, numbers, queues, born, pool, queue, reach[j], place, room, totals)
+                            gone = _leave(z, numbers, counts, ends, ring, queue, reach[j], place)
                             if scheduling == _BEST_FIT:
                                 z[row + m + np.uint64(STRIDE)] -= gone
                                 ended_at[finished] = first + np.int64(m)
@@ -788,10 +776,10 @@ def _advance(
         _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads)
         for i in range(finished):
             m = ended_at[i]
-            _fill(z, queues, need, have, m, servers, np.int64(_position(0, m, block)), count, group)
+            _fill(z, ends, need, have, m, servers, np.int64(_position(0, m, block)), count, group)
         weighted = 0.0
         for j in range(count):
-            backlog_sum[j] += backlog[j]
+            counts[_PER_TYPE + j] += backlog[j]
             weighted += direction[j] * backlog[j]
         weighted_sum += weighted
         parallel_sum += weighted * weighted
@@ -815,9 +803,13 @@ def _advance(
     totals[PARALLEL] += parallel_sum / servers
     totals[NORM_SLOTS] += norm_slots
     totals[PERPENDICULAR] += perpendicular_sum
+    totals[RESPONSE] += counts[_RESPONSE]
+    totals[COMPLETIONS] += counts[_COMPLETIONS]
+    totals[ARRIVALS] += counts[_ARRIVALS]
     for j in range(count):
-        totals[ARRIVALS + 1 + j] += backlog_sum[j]
-        totals[ARRIVALS + 1 + 2 * count + j] -= backlog[j]
+        totals[ARRIVALS + 1 + j] += counts[_PER_TYPE + j]
+        totals[ARRIVALS + 1 + count + j] += counts[_PER_TYPE + count + j]
+        totals[ARRIVALS + 1 + 2 * count + j] += counts[_PER_TYPE + count + j] - backlog[j]
     return done
 
 
@@ -838,7 +830,7 @@ class Cluster:
         self._group = 2 + room  # rows of a type
         rows = types * self._group
         self._block = (rows + count * (types + 1)) * STRIDE
-        self._most = max(1, sum(law.values[-1] for law in p.arrivals)) if p.level == "job" else 0
+        self._most = max(law.values[-1] for law in p.arrivals) if p.level == "job" else 0
         memory = np.zeros(blocks * self._block + 16, np.int32)
         shift = -memory.ctypes.data % 64 // 4  # rows begin at cache lines
         lanes = memory[shift : shift + blocks * self._block].reshape(blocks, -1, STRIDE)
@@ -869,33 +861,30 @@ class Cluster:
         random_words = np.zeros(types + -(-servers // 8), np.uint64)
         self._state = State(
             np.array(words, np.uint64),
-            np.array([0, 0, -1, 0], np.int64),
+            np.zeros(3, np.int64),
             lanes.reshape(-1),
             np.zeros(types, np.int64),
             random_words,
             random_words.view(np.uint8),
             np.arange(servers, dtype=np.int64),
-            np.zeros(types * servers * room, np.int64),
-            np.tile(np.array([0, -1, -1]), (types * servers, 1)),
-            np.zeros((0, 3), np.int64),
-            np.zeros(types, np.int64),
+            np.zeros((types * servers, 2), np.int64),
+            np.zeros((types * servers, 1), np.int64),
+            np.zeros(3 + 2 * types, np.int64),
             np.zeros(types * servers, np.int64),
         )
         if p.level == "job":
-            self._grow(max(1024, 4 * self._most))
+            self._grow(max(16, self._most))
         self._run(0, np.zeros(len(columns(p))), np.zeros(0), 0)  # the schedule of the first slot
 
     def _grow(self, room: int) -> None:
-        """More entries for waiting jobs, chained to the free ones; results do not depend on it."""
+        """Room for so many jobs in each queue, or more; results do not depend on it."""
         s = self._state
-        old = len(s.pool)
-        pool = np.zeros((room, 3), np.int64)
-        pool[:old] = s.pool
-        pool[old:, NEXT] = np.arange(old + 1, room + 1)
-        pool[-1, NEXT] = s.numbers[FREE]
-        s.numbers[FREE] = old
-        s.numbers[FREE_COUNT] += room - old
-        self._state = s._replace(pool=pool)
+        queues, old = s.ring.shape
+        ring = np.zeros((queues, 1 << (room - 1).bit_length()), np.int64)
+        ring[:, :old] = np.take_along_axis(s.ring, s.ends[:, HEAD, None] + np.arange(old) & old - 1, axis=1)
+        s.ends[:, TAIL] -= s.ends[:, HEAD]
+        s.ends[:, HEAD] = 0
+        self._state = s._replace(ring=ring)
 
     def _run(self, slots: int, totals: NDArray[np.float64], samples: NDArray[np.float64], interval: int) -> int:
         return _advance(*self._state, *self._fixed, slots, totals, samples, interval)
@@ -922,18 +911,15 @@ class Cluster:
 
     def jobs(self, j: int, m: int) -> list[tuple[int, int]]:
         """Remaining size and arrival slot of the type-j jobs at server m (both from 0), in order of arrival."""
-        s, room = self._state, self._group - 2
-        queue = j * self.parameters.servers + m
+        s, queue = self._state, j * self.parameters.servers + m
         block, lane = divmod(m, STRIDE)
         position = block * self._block + (j * self._group + 2) * STRIDE + lane
-        found = [
-            (int(s.lanes[position + k * STRIDE]), int(s.born[queue * room + k]))
-            for k in range(s.queues[queue, PRESENT])
-        ]
-        entry = s.queues[queue, FIRST]
-        while entry >= 0:
-            found.append((int(s.pool[entry, SIZE]), int(s.pool[entry, ARRIVED])))
-            entry = s.pool[entry, NEXT]
+        head, tail = s.ends[queue].tolist()
+        found = []
+        for k in range(tail - head):
+            job = int(s.ring[queue, head + k & s.ring.shape[1] - 1])
+            served = k < self.parameters.reach()[j]
+            found.append((int(s.lanes[position + k * STRIDE]) if served else job & 0x7FFFFFFF, job >> 32))
         return found
 
     def advance(
@@ -962,7 +948,7 @@ class Cluster:
                 samples.append(room[:taken])
             left -= done
             if left > 0:
-                self._grow(2 * len(self._state.pool))
+                self._grow(2 * self._state.ring.shape[1])
         return totals, np.concatenate(samples) if samples else np.zeros(0)
 
 
