@@ -40,15 +40,9 @@ def next_word(words):
 
 
 @njit(cache=True)
-def to_unit(word):
-    """The uniform number in [0, 1) on the grid of 2^-53 that a word stands for."""
-    return np.float64(word >> _11) * TO_UNIT
-
-
-@njit(cache=True)
 def uniform(words):
     """A uniform number in [0, 1) on the grid of 2^-53."""
-    return to_unit(next_word(words))
+    return np.float64(next_word(words) >> _11) * TO_UNIT
 
 
 @njit(cache=True)

@@ -48,7 +48,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from elastiqueue.engines.discrete import FiniteLaw, below, draw, invert, tables
-from elastiqueue.engines.rng import next_word, step, to_unit
+from elastiqueue.engines.rng import next_word, step
 from elastiqueue.models.base import Ratio
 from elastiqueue.theory.capacity import integer_units
 
@@ -60,11 +60,15 @@ _MAXWEIGHT, _BEST_FIT = range(2)
 
 STRIDE = 104  # servers per block, the distance of rows; multiples of 1024 would share cache sets
 REACH = (2, 8, 32, 128, 512)  # rows for the oldest jobs of a type: the next of these
+_BITS, _JOBS = 2, 3  # rows of a type: backlog, schedule, the bit m mod 32 of server m, remaining sizes of oldest jobs
 UNROLLED = 8  # up to so many configurations the scheduling pass is unrolled and vectorised
 _ONE = np.int32(1)
 _ZERO = np.int32(0)
 _BYTE = np.int32(255)
 _8 = np.int32(8)
+_U1, _U2, _U4, _U56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
+_M1, _M2, _M4 = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
+_SUM = np.uint64(0x0101010101010101)
 _NOBODY = np.int32(2147483647)  # backlog of the lanes beyond the last server
 _NO_JOB = np.int32(-1)  # remaining size where there is no job
 
@@ -299,7 +303,7 @@ class Reference:
         p, totals, types, servers = self.p, self.totals, range(self.p.types), range(self.p.servers)
         for _ in range(slots):
             for j in types:
-                number = int(invert(*self.arrival_tables, j, to_unit(self.arrival_words[j])))
+                number = int(invert(*self.arrival_tables, j, self.arrival_words[j]))
                 if number == 0:
                     continue
                 m = self._route(j)
@@ -356,8 +360,8 @@ class Reference:
 class State(NamedTuple):
     """What changes.
 
-    Rows of `lanes` per block of servers: for each type q, s and the remaining sizes of the oldest jobs; then the
-    configurations (per type, and a bias of -1 where a server has no such configuration).
+    Rows of `lanes` per block of servers: for each type q, s, a bit and the remaining sizes of the oldest jobs; then the
+    configurations (per type, and a bias of -1 where a server has no such configuration, if classes differ in that).
     """
 
     words: NDArray[np.uint64]  # the generator
@@ -381,9 +385,9 @@ def _serve(z, q, n, reach):
     """One slot of service of one type at n servers, whose backlogs are at position q of the lanes.
 
     `reach` is the number of rows of oldest jobs; 0: the workload level, where any unit of work can be served. Returns
-    the work done, and a bit m mod 32 for each server m at which a job ends: there a row is 0 (and -1 without a job).
+    the work done, and the bit of each server at which a job ends: there a row is 0 (it is -1 without a job).
     """
-    s, h, g = q + np.uint64(STRIDE), q + np.uint64(2 * STRIDE), q + np.uint64(3 * STRIDE)
+    s, b, h = q + np.uint64(STRIDE), q + np.uint64(_BITS * STRIDE), q + np.uint64(_JOBS * STRIDE)
     served = ended = _ZERO
     if reach == 1:  # s is 0 or 1
         for m in range(np.uint64(n)):
@@ -392,8 +396,9 @@ def _serve(z, q, n, reach):
             z[h + m] = r
             z[q + m] = np.int32(z[q + m] - u)
             served = np.int32(served + u)
-            ended = np.int32(ended | np.int32(np.int32(r == _ZERO) << np.int32(m & np.uint64(31))))
+            ended = np.int32(ended | np.int32(z[b + m] * np.int32(r == _ZERO)))
     elif reach == 2:
+        g = h + np.uint64(STRIDE)
         for m in range(np.uint64(n)):
             u = np.int32(np.int32(z[s + m] > _ZERO) & np.int32(z[h + m] > _ZERO))
             v = np.int32(np.int32(z[s + m] > _ONE) & np.int32(z[g + m] > _ZERO))
@@ -404,8 +409,7 @@ def _serve(z, q, n, reach):
             u = np.int32(u + v)
             z[q + m] = np.int32(z[q + m] - u)
             served = np.int32(served + u)
-            done = np.int32(np.int32(r == _ZERO) | np.int32(p == _ZERO))
-            ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
+            ended = np.int32(ended | np.int32(z[b + m] * np.int32((r == _ZERO) | (p == _ZERO))))
     elif reach == 0:
         for m in range(np.uint64(n)):
             u = min(z[s + m], z[q + m])
@@ -420,74 +424,69 @@ def _serve(z, q, n, reach):
                 z[h + m] = r
                 z[q + m] = np.int32(z[q + m] - u)
                 served = np.int32(served + u)
-                ended = np.int32(ended | np.int32(np.int32(r == _ZERO) << np.int32(m & np.uint64(31))))
+                ended = np.int32(ended | np.int32(z[b + m] * np.int32(r == _ZERO)))
             h += np.uint64(STRIDE)
     return served, ended
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _schedule(z, random, start, offset, n, types, configs, heads):
-    """MaxWeight for n servers of a block, vectorised: `types`, `configs`, `heads` matter by their lengths.
+def _amount(z, m, c, j, types, heads, biased):
+    """How many jobs of type j configuration c serves, or its bias (j = number of types), for the server at lane m."""
+    row = len(types) * (_JOBS + len(heads)) + c * (len(types) + len(biased)) + j
+    return z[m + np.uint64(row * STRIDE)]
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _weight(z, m, c, types, heads, biased):
+    """The weight of configuration c for the server at lane m."""
+    w = _amount(z, m, c, 0, types, heads, biased) * z[m]
+    for j in range(1, len(types)):
+        q = z[m + np.uint64(j * (_JOBS + len(heads)) * STRIDE)]
+        w = np.int32(w + np.int32(_amount(z, m, c, j, types, heads, biased) * q))
+    return np.int32(w + _amount(z, m, c, len(types), types, heads, biased)) if len(biased) > 0 else np.int32(w)
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _schedule(z, random, start, offset, n, types, configs, heads, biased):
+    """MaxWeight for n servers of a block, vectorised: the tuples matter by their lengths.
 
     A random byte x picks the (x k >> 8)-th of k best configurations. Where 256 is no multiple of k, the lowest
-    256 mod k remainders of x k are in excess: returns a bit m mod 32 for each server m that hits them, for `_decide`.
-    What is computed again in the inner loops the compiler computes once.
+    256 mod k remainders of x k are in excess: returns the bit of each server that hits them, for `_decide`.
     """
-    count = len(configs)
-    group = (2 + len(heads)) * STRIDE
-    base = len(types) * group
-    row = len(types) + 1
+    count, group = len(configs), (_JOBS + len(heads)) * STRIDE
     excess = _ZERO
     for i in range(np.uint64(n)):
         m = i + start
-        best = np.int32(-1)
-        for c in range(count):
-            w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
-            for j in range(len(types)):
-                w = np.int32(
-                    w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)])
-                )
-            best = max(best, w)
+        best = _weight(z, m, 0, types, heads, biased)  # every weight is computed once: the compiler sees to that
+        for c in range(1, count):
+            best = max(best, _weight(z, m, c, types, heads, biased))
         ties = _ZERO
         for c in range(count):
-            w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
-            for j in range(len(types)):
-                w = np.int32(
-                    w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)])
-                )
-            ties = np.int32(ties + np.int32(w == best))
+            ties = np.int32(ties + np.int32(_weight(z, m, c, types, heads, biased) == best))
         x = np.int32(np.int32(random[i + offset]) * ties)
         threshold = _ZERO
-        for c in range(1, count + 1):
+        for c in range(3, count + 1):
             threshold = np.int32(threshold + np.int32(np.int32(256 % c) * np.int32(ties == np.int32(c))))
         over = np.int32(np.int32(x & _BYTE) < threshold)
-        excess = np.int32(excess | np.int32(over << np.int32(i & np.uint64(31))))
+        excess = np.int32(excess | np.int32(z[m + np.uint64(_BITS * STRIDE)] * over))
         for j in range(len(types)):
-            s = _ZERO
+            s = _amount(z, m, 0, j, types, heads, biased)  # unless another one is picked
             left = np.int32(x >> _8)
-            for c in range(count):
-                w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
-                for k in range(len(types)):
-                    w = np.int32(
-                        w + np.int32(z[m + np.uint64(base + (c * row + k) * STRIDE)] * z[m + np.uint64(k * group)])
-                    )
-                own = z[m + np.uint64(base + (c * row + j) * STRIDE)]
-                if (w == best) & (left == _ZERO):
+            for c in range(1, count):
+                left = np.int32(left - np.int32(_weight(z, m, c - 1, types, heads, biased) == best))
+                own = _amount(z, m, c, j, types, heads, biased)
+                if (_weight(z, m, c, types, heads, biased) == best) & (left == _ZERO):
                     s = own
-                left = np.int32(left - np.int32(w == best))
             z[m + np.uint64(j * group + STRIDE)] = s
     return excess
 
 
 @njit(cache=True)
-def _decide(z, words, byte, m, count, types, group):
+def _decide(z, words, byte, m, count, types, heads, biased):
     """MaxWeight for the server at position m of the lanes, with any number of configurations."""
-    base, row = types * group, types + 1
-    best, ties = np.int64(-1), 0
-    for c in range(count):
-        w = np.int64(z[m + base + (c * row + types) * STRIDE])
-        for j in range(types):
-            w += np.int64(z[m + base + (c * row + j) * STRIDE]) * z[m + j * group]
+    best, ties = _weight(z, m, 0, types, heads, biased), 1
+    for c in range(1, count):
+        w = _weight(z, m, c, types, heads, biased)
         if w > best:
             best, ties = w, 1
         elif w == best:
@@ -497,19 +496,17 @@ def _decide(z, words, byte, m, count, types, group):
     if x & 255 < 256 % ties:
         left = below(ties, words)
     for c in range(count):
-        w = np.int64(z[m + base + (c * row + types) * STRIDE])
-        for j in range(types):
-            w += np.int64(z[m + base + (c * row + j) * STRIDE]) * z[m + j * group]
-        if w == best:
+        if _weight(z, m, c, types, heads, biased) == best:
             if left == 0:
-                for j in range(types):
-                    z[m + j * group + STRIDE] = z[m + base + (c * row + j) * STRIDE]
+                for j in range(len(types)):
+                    row = np.uint64(j * (_JOBS + len(heads)) + 1)
+                    z[m + row * np.uint64(STRIDE)] = _amount(z, m, c, j, types, heads, biased)
                 return
             left -= 1
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads):
+def _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads, biased):
     """Draw what the next slot needs, a word per type and a byte per server, and schedule on the backlogs as they are."""
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
     for i in range(np.uint64(len(types) + ((servers + 7) // 8 if maxweight else 0))):
@@ -524,11 +521,12 @@ def _next_slot(z, words, random_words, random_bytes, servers, number, block, max
         unsettled = np.int32(-1)
         if len(configs) <= UNROLLED:
             lanes = (n + 7) // 8 * 8
-            unsettled = _schedule(z, random_bytes, np.uint64(position), np.uint64(first), lanes, types, configs, heads)
+            start = np.uint64(position)
+            unsettled = _schedule(z, random_bytes, start, np.uint64(first), lanes, types, configs, heads, biased)
         if unsettled != 0:
             for m in range(n):
                 if (unsettled >> np.int32(m & 31)) & _ONE != 0:
-                    _decide(z, words, random_bytes[first + m], position + m, number, len(types), (2 + len(heads)) * STRIDE)
+                    _decide(z, words, random_bytes[first + m], np.uint64(position + m), number, types, heads, biased)
         position += block
         done += STRIDE
 
@@ -681,14 +679,12 @@ def _fill(z, ends, need, have, m, servers, position, types, group):
 
 @njit(cache=True)
 def _lowest(bits):
-    """Position of the lowest bit of an int32 that is not 0: by halves and without jumps, which nobody could predict."""
-    low = np.int64(bits) & 0xFFFFFFFF
-    position = np.int64(low & 0xFFFF == 0) << 4
-    position += np.int64((low >> position) & 0xFF == 0) << 3
-    position += np.int64((low >> position) & 0xF == 0) << 2
-    position += np.int64((low >> position) & 0x3 == 0) << 1
-    position += np.int64((low >> position) & 0x1 == 0)
-    return position
+    """Position of the lowest bit of an int32 that is not 0: the number of bits below it."""
+    x = np.uint64(np.int64(bits) & -np.int64(bits)) - np.uint64(1)
+    x -= (x >> _U1) & _M1  # LLVM takes these lines for what they are, one instruction that counts bits
+    x = (x & _M2) + ((x >> _U2) & _M2)
+    x = (x + (x >> _U4)) & _M4
+    return (x * _SUM) >> _U56
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
@@ -707,13 +703,13 @@ def _advance(
     words, numbers, z, backlog, random_words, random_bytes, order, ends, ring, counts, ended_at,
     reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, size_law, need, have,
     servers, routing, draws, scheduling, limit, norm_interval, number, most, block, job_level,
-    types, configs, heads, slots, totals, samples, interval,
+    types, configs, heads, biased, slots, totals, samples, interval,
 ):  # fmt: skip
     """Go on for `slots` slots, adding to totals; stops early when a queue may be too long for the `most` jobs of a slot.
 
     Returns the slots done, or -1 - j when the backlog of type j at a server leaves the range of the weights.
     """
-    count, group = len(types), (2 + len(heads)) * STRIDE
+    count, group = len(types), (_JOBS + len(heads)) * STRIDE
     for j in range(count):
         totals[ARRIVALS + 1 + 2 * count + j] += backlog[j]  # served = backlog before + arrived - backlog after
     weighted_sum = parallel_sum = perpendicular_sum = 0.0
@@ -723,16 +719,16 @@ def _advance(
     maxweight = scheduling == _MAXWEIGHT and len(configs) > 1
     if numbers[SCHEDULED] == 0:
         numbers[SCHEDULED] = 1
-        _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads)
+        _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads, biased)
     done = 0
     while done < slots and numbers[LONGEST] + most <= ring.shape[1]:
         slot = numbers[SLOT]
         for j in range(count):
-            jobs = invert(a_cdf, a_values, a_guide, a_start, j, to_unit(random_words[j]))
+            jobs = invert(a_cdf, a_values, a_guide, a_start, j, random_words[j])
             if jobs > 0:
                 m = _route(z, words, order, servers, routing, draws, j * group, block)
                 position = _position(j * group, m, block)
-                place, queue = position + np.uint64(2 * STRIDE), np.uint64(j * servers + m)
+                place, queue = position + np.uint64(_JOBS * STRIDE), np.uint64(j * servers + m)
                 work = 0
                 for _ in range(jobs):
                     size = draw(s_cdf, s_values, s_guide, s_start, size_law[j], words)
@@ -756,10 +752,10 @@ def _advance(
                 served, ended = _serve(z, row, (n + 7) // 8 * 8, reach[j] if job_level else 0)
                 backlog[j] -= served
                 while ended != 0:
-                    m = np.uint64(_lowest(ended))
+                    m = _lowest(ended)
                     ended &= ended - _ONE
                     while m < np.uint64(n):  # a job may have ended at any of these servers
-                        place = row + m + np.uint64(2 * STRIDE)
+                        place = row + m + np.uint64(_JOBS * STRIDE)
                         k = np.uint64(0)
                         while k < np.uint64(reach[j]) and z[place + k * np.uint64(STRIDE)] != 0:
                             k += np.uint64(1)
@@ -773,7 +769,7 @@ def _advance(
                         m += np.uint64(32)
             position += block
             first += STRIDE
-        _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads)
+        _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads, biased)
         for i in range(finished):
             m = ended_at[i]
             _fill(z, ends, need, have, m, servers, np.int64(_position(0, m, block)), count, group)
@@ -827,22 +823,26 @@ class Cluster:
         room = next(x for x in REACH if x >= max(reach))
         count = max(len(own) for own in p.configurations)
         blocks = -(-servers // STRIDE)
-        self._group = 2 + room  # rows of a type
+        self._group = _JOBS + room
         rows = types * self._group
-        self._block = (rows + count * (types + 1)) * STRIDE
+        biased = len({len(own) for own in p.configurations}) > 1
+        width = types + biased  # rows of a configuration
+        self._block = (rows + count * width) * STRIDE
         self._most = max(law.values[-1] for law in p.arrivals) if p.level == "job" else 0
         memory = np.zeros(blocks * self._block + 16, np.int32)
         shift = -memory.ctypes.data % 64 // 4  # rows begin at cache lines
         lanes = memory[shift : shift + blocks * self._block].reshape(blocks, -1, STRIDE)
         for j in range(types):
-            lanes[:, j * self._group + 2 : (j + 1) * self._group] = _NO_JOB
+            lanes[:, j * self._group + _JOBS : (j + 1) * self._group] = _NO_JOB
+            lanes[:, j * self._group + _BITS] = (1 << np.arange(STRIDE) % 32).astype(np.uint32).view(np.int32)
             lanes[-1, j * self._group, servers - (blocks - 1) * STRIDE :] = _NOBODY
-        for c in range(1, count):
-            lanes[:, rows + c * (types + 1) + types, :] = -1  # no such configuration: its weight never wins
+        if biased:
+            for c in range(1, count):
+                lanes[:, rows + c * width + types] = -1  # no such configuration: its weight never wins
         for m, k in enumerate(p.classes):
             block, lane = divmod(m, STRIDE)
             for c, s in enumerate(p.configurations[k]):
-                lanes[block, rows + c * (types + 1) : rows + (c + 1) * (types + 1), lane] = (*s, 0)
+                lanes[block, rows + c * width : rows + (c + 1) * width, lane] = (*s, 0)[:width]
             if count == 1 and p.scheduling == "maxweight":
                 for j, served in enumerate(p.configurations[k][0]):
                     lanes[block, j * self._group + 1, lane] = served
@@ -856,7 +856,7 @@ class Cluster:
             np.array(need, np.int64).reshape(types, -1), np.array([have[k] for k in p.classes]).reshape(servers, -1),
             servers, routing.get(p.routing, _POWER_OF_D), p.draws, SCHEDULING.index(p.scheduling),
             (2**31 - 2) // heaviest, p.norm_interval, count, self._most, self._block, p.level == "job",
-            (0,) * types, (0,) * min(count, UNROLLED + 1), (0,) * room,
+            (0,) * types, (0,) * min(count, UNROLLED + 1), (0,) * room, (0,) * biased,
         )  # fmt: skip
         random_words = np.zeros(types + -(-servers // 8), np.uint64)
         self._state = State(
@@ -913,7 +913,7 @@ class Cluster:
         """Remaining size and arrival slot of the type-j jobs at server m (both from 0), in order of arrival."""
         s, queue = self._state, j * self.parameters.servers + m
         block, lane = divmod(m, STRIDE)
-        position = block * self._block + (j * self._group + 2) * STRIDE + lane
+        position = block * self._block + (j * self._group + _JOBS) * STRIDE + lane
         head, tail = s.ends[queue].tolist()
         found = []
         for k in range(tail - head):
