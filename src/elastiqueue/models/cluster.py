@@ -184,8 +184,8 @@ class ClusterParameters:
         return [max(1, *(s[j] for own in self.configurations for s in own)) for j in range(self.types)]
 
     def integer_resources(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Resources per class and needs per type in units in which both are integers."""
-        if self.resources is None or self.needs is None:
+        """Resources per class and needs per type in units in which both are integers; only `best_fit` uses them."""
+        if self.scheduling != "best_fit" or self.resources is None or self.needs is None:
             return [[] for _ in self.counts], [[] for _ in range(self.types)]
         return integer_units(self.resources, self.needs)
 
@@ -538,6 +538,16 @@ def _position(row, m, block):
     return np.uint64(row) + m // np.uint64(STRIDE) * np.uint64(block) + m % np.uint64(STRIDE)
 
 
+@njit(cache=True)
+def _lowest(bits):
+    """Position of the lowest bit of an int32 that is not 0: the number of bits below it."""
+    x = np.uint64(np.int64(bits) & -np.int64(bits)) - np.uint64(1)
+    x -= (x >> _U1) & _M1  # LLVM takes these lines for what they are, one instruction that counts bits
+    x = (x & _M2) + ((x >> _U2) & _M2)
+    x = (x + (x >> _U4)) & _M4
+    return (x * _SUM) >> _U56
+
+
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _shortest(z, row, block, servers, words):
     """A server of least backlog, ties uniform; `row` is the position of the backlogs in the first block."""
@@ -566,22 +576,22 @@ def _shortest(z, row, block, servers, words):
         return place
     left = below(ties, words)
     first = 0
-    while True:  # by eights, to the one that has it
+    while True:  # up to 32 servers at a time, to those that have the place
         start = _position(row, first, block)
+        lanes = np.uint64(min(32, STRIDE - first % STRIDE, (servers - first + 7) // 8 * 8))
         count = _ZERO
-        for m in range(np.uint64(8)):
+        for m in range(lanes):
             count = np.int32(count + np.int32(z[start + m] == best))
         if left < count:
             break
         left -= count
-        first += 8
-    for m in range(np.uint64(8)):
-        if z[start + m] == best:
-            if left == 0:
-                first += np.int64(m)
-                break
-            left -= 1
-    return first
+        first += 32 if first % STRIDE + 32 < STRIDE else STRIDE - first % STRIDE
+    bits, hits = start + np.uint64(_BITS * STRIDE), _ZERO
+    for m in range(lanes):
+        hits = np.int32(hits | np.int32(z[bits + m] * np.int32(z[start + m] == best)))
+    for _ in range(left):
+        hits = np.int32(hits & np.int32(hits - _ONE))
+    return first + np.int64(_lowest(hits))
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
@@ -675,16 +685,6 @@ def _fill(z, ends, need, have, m, servers, position, types, group):
         if best < 0:
             return
         z[position + best * group + STRIDE] += 1
-
-
-@njit(cache=True)
-def _lowest(bits):
-    """Position of the lowest bit of an int32 that is not 0: the number of bits below it."""
-    x = np.uint64(np.int64(bits) & -np.int64(bits)) - np.uint64(1)
-    x -= (x >> _U1) & _M1  # LLVM takes these lines for what they are, one instruction that counts bits
-    x = (x & _M2) + ((x >> _U2) & _M2)
-    x = (x + (x >> _U4)) & _M4
-    return (x * _SUM) >> _U56
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy")
@@ -836,16 +836,15 @@ class Cluster:
             lanes[:, j * self._group + _JOBS : (j + 1) * self._group] = _NO_JOB
             lanes[:, j * self._group + _BITS] = (1 << np.arange(STRIDE) % 32).astype(np.uint32).view(np.int32)
             lanes[-1, j * self._group, servers - (blocks - 1) * STRIDE :] = _NOBODY
-        if biased:
-            for c in range(1, count):
-                lanes[:, rows + c * width + types] = -1  # no such configuration: its weight never wins
-        for m, k in enumerate(p.classes):
-            block, lane = divmod(m, STRIDE)
-            for c, s in enumerate(p.configurations[k]):
-                lanes[block, rows + c * width : rows + (c + 1) * width, lane] = (*s, 0)[:width]
-            if count == 1 and p.scheduling == "maxweight":
-                for j, served in enumerate(p.configurations[k][0]):
-                    lanes[block, j * self._group + 1, lane] = served
+        configurations = np.zeros((count, width, blocks * STRIDE), np.int32)
+        first = 0
+        for number, own in zip(p.counts, p.configurations, strict=True):
+            configurations[: len(own), :types, first : first + number] = np.array(own)[:, :, None]
+            configurations[len(own) :, types:, first : first + number] = -1  # no such configuration: it never wins
+            first += number
+        lanes[:, rows:] = configurations.reshape(-1, blocks, STRIDE).swapaxes(0, 1)
+        if count == 1 and p.scheduling == "maxweight":
+            lanes[:, 1 : rows : self._group] = lanes[:, rows:]
         heaviest = max(1, *(sum(s) for own in p.configurations for s in own))
         routing = {"jsq": _JSQ, "random": _RANDOM, "power_of_two_with_replacement": _WITH_REPLACEMENT}
         have, need = p.integer_resources()
