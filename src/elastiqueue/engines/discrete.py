@@ -158,7 +158,10 @@ def tables(laws: Sequence[FiniteLaw]) -> Tables:
         values.extend(law.values)
         start.append(len(values))
     return Tables(
-        np.array(cdf).astype(np.uint64), np.array(values, np.int64), np.array(guide, np.int64), np.array(start, np.int64)
+        np.array(cdf).astype(np.uint64),
+        np.array(values, np.int64),
+        np.array(guide, np.int64),
+        np.array(start, np.int64),
     )
 
 

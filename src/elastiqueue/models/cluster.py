@@ -64,11 +64,12 @@ _BITS, _JOBS = 2, 3  # rows of a type: backlog, schedule, the bit m mod 32 of se
 UNROLLED = 8  # up to so many configurations the scheduling pass is unrolled and vectorised
 _ONE = np.int32(1)
 _ZERO = np.int32(0)
-_BYTE = np.int32(255)
-_8 = np.int32(8)
+_TWO = np.int32(2)
+_THIRD, _EXCESS = np.int32(85), np.int32(255)  # of a random byte
 _U1, _U2, _U4, _U56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 _M1, _M2, _M4 = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
 _SUM = np.uint64(0x0101010101010101)
+_32_BITS = np.int64(0xFFFFFFFF)
 _NOBODY = np.int32(2147483647)  # backlog of the lanes beyond the last server
 _NO_JOB = np.int32(-1)  # remaining size where there is no job
 
@@ -253,10 +254,11 @@ class Reference:
             own = self.p.configurations[k]
             weights = [sum(s[j] * self.backlog(j, m) for j in types) for s in own]
             best = [s for s, w in zip(own, weights, strict=True) if w == max(weights)]
-            pick = random[m] * len(best)
-            index = pick >> 8
-            if pick & 255 < 256 % len(best):  # the byte cannot be shared equally: exclude the excess, draw anew
-                index = below(len(best), self.words)
+            ties, index = len(best), 0
+            if ties > 3 or (ties == 3 and random[m] == 255):
+                index = below(ties, self.words)
+            elif ties > 1:  # 255 bytes in three parts: below 85, the even ones, the odd ones
+                index = 2 if ties == 3 and random[m] < 85 else random[m] % 2
             for j in types:
                 self.schedule[j][m] = best[index][j]
 
@@ -380,6 +382,16 @@ class State(NamedTuple):
 HEAD, TAIL = range(2)
 
 
+@njit(cache=True)
+def _lowest(bits):
+    """Position of the lowest bit of a number that is not 0: the number of bits below it."""
+    x = np.uint64(np.int64(bits) & -np.int64(bits)) - np.uint64(1)
+    x -= (x >> _U1) & _M1  # LLVM takes these lines for what they are, one instruction that counts bits
+    x = (x & _M2) + ((x >> _U2) & _M2)
+    x = (x + (x >> _U4)) & _M4
+    return (x * _SUM) >> _U56
+
+
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _serve(z, q, n, reach):
     """One slot of service of one type at n servers, whose backlogs are at position q of the lanes.
@@ -426,7 +438,7 @@ def _serve(z, q, n, reach):
                 served = np.int32(served + u)
                 ended = np.int32(ended | np.int32(z[b + m] * np.int32(r == _ZERO)))
             h += np.uint64(STRIDE)
-    return served, ended
+    return served, np.int64(ended) & _32_BITS
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
@@ -447,42 +459,40 @@ def _weight(z, m, c, types, heads, biased):
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _schedule(z, random, start, offset, n, types, configs, heads, biased):
+def _schedule(z, random, start, offset, n, third, excess, types, configs, heads, biased):
     """MaxWeight for n servers of a block, vectorised: the tuples matter by their lengths.
 
-    A random byte x picks the (x k >> 8)-th of k best configurations. Where 256 is no multiple of k, the lowest
-    256 mod k remainders of x k are in excess: returns the bit of each server that hits them, for `_decide`.
+    A random byte x picks one of several best configurations: of two the second where x is odd, of three the third where
+    x < third = 85, the second where x is larger and odd. With three, x = excess = 255 does not count. Returns the bit
+    of each server where that happens or more than three are best, for `_decide`. The two numbers are arguments since
+    constants would be compared with bytes, eight lanes at a time, and lanes be moved to and fro.
     """
     count, group = len(configs), (_JOBS + len(heads)) * STRIDE
-    excess = _ZERO
+    unsettled = _ZERO
     for i in range(np.uint64(n)):
         m = i + start
-        best = _weight(z, m, 0, types, heads, biased)  # every weight is computed once: the compiler sees to that
-        for c in range(1, count):
-            best = max(best, _weight(z, m, c, types, heads, biased))
-        ties = _ZERO
-        for c in range(count):
-            ties = np.int32(ties + np.int32(_weight(z, m, c, types, heads, biased) == best))
-        x = np.int32(np.int32(random[i + offset]) * ties)
-        threshold = _ZERO
-        for c in range(3, count + 1):
-            threshold = np.int32(threshold + np.int32(np.int32(256 % c) * np.int32(ties == np.int32(c))))
-        over = np.int32(np.int32(x & _BYTE) < threshold)
-        excess = np.int32(excess | np.int32(z[m + np.uint64(_BITS * STRIDE)] * over))
-        for j in range(len(types)):
-            s = _amount(z, m, 0, j, types, heads, biased)  # unless another one is picked
-            left = np.int32(x >> _8)
+        x = np.int32(random[i + offset])
+        second_wins, third_wins = np.int32(x & _ONE), np.int32(x < third)
+        for j in range(len(types)):  # every weight is computed once: the compiler sees to that
+            s = _amount(z, m, 0, j, types, heads, biased)
+            best, others = _weight(z, m, 0, types, heads, biased), _ZERO  # as good as the best before
             for c in range(1, count):
-                left = np.int32(left - np.int32(_weight(z, m, c - 1, types, heads, biased) == best))
+                w = _weight(z, m, c, types, heads, biased)
                 own = _amount(z, m, c, j, types, heads, biased)
-                if (_weight(z, m, c, types, heads, biased) == best) & (left == _ZERO):
+                if w > np.int32(best - (third_wins if others > _ZERO else second_wins)):
                     s = own
+                others = np.int32(others * np.int32(w <= best) + np.int32(w == best))
+                best = max(best, w)
             z[m + np.uint64(j * group + STRIDE)] = s
-    return excess
+        over = (others == _TWO) & (x >= excess)
+        if count > 3:
+            over = over | (others > _TWO)
+        unsettled = np.int32(unsettled | np.int32(z[m + np.uint64(_BITS * STRIDE)] * np.int32(over)))
+    return np.int64(unsettled) & _32_BITS
 
 
 @njit(cache=True)
-def _decide(z, words, byte, m, count, types, heads, biased):
+def _decide(z, words, byte, m, third, excess, count, types, heads, biased):
     """MaxWeight for the server at position m of the lanes, with any number of configurations."""
     best, ties = _weight(z, m, 0, types, heads, biased), 1
     for c in range(1, count):
@@ -491,10 +501,11 @@ def _decide(z, words, byte, m, count, types, heads, biased):
             best, ties = w, 1
         elif w == best:
             ties += 1
-    x = np.int64(byte) * ties
-    left = x >> 8
-    if x & 255 < 256 % ties:
+    left = 0
+    if ties > 3 or (ties == 3 and byte >= excess):
         left = below(ties, words)
+    elif ties > 1:
+        left = 2 if ties == 3 and byte < third else np.int64(byte & 1)
     for c in range(count):
         if _weight(z, m, c, types, heads, biased) == best:
             if left == 0:
@@ -506,7 +517,22 @@ def _decide(z, words, byte, m, count, types, heads, biased):
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads, biased):
+def _next_slot(
+    z,
+    words,
+    random_words,
+    random_bytes,
+    servers,
+    third,
+    excess,
+    number,
+    block,
+    maxweight,
+    types,
+    configs,
+    heads,
+    biased,
+):
     """Draw what the next slot needs, a word per type and a byte per server, and schedule on the backlogs as they are."""
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
     for i in range(np.uint64(len(types) + ((servers + 7) // 8 if maxweight else 0))):
@@ -518,15 +544,22 @@ def _next_slot(z, words, random_words, random_bytes, servers, number, block, max
     while done < servers:
         n = min(STRIDE, servers - done)
         first = 8 * len(types) + done  # its random byte
-        unsettled = np.int32(-1)
+        unsettled = _32_BITS
         if len(configs) <= UNROLLED:
             lanes = (n + 7) // 8 * 8
             start = np.uint64(position)
-            unsettled = _schedule(z, random_bytes, start, np.uint64(first), lanes, types, configs, heads, biased)
+            unsettled = _schedule(
+                z, random_bytes, start, np.uint64(first), lanes, third, excess, types, configs, heads, biased
+            )
         if unsettled != 0:
-            for m in range(n):
-                if (unsettled >> np.int32(m & 31)) & _ONE != 0:
-                    _decide(z, words, random_bytes[first + m], np.uint64(position + m), number, types, heads, biased)
+            for chunk in range(0, n, 32):  # in the order of the servers
+                left = unsettled
+                while left != 0:
+                    m = chunk + np.int64(_lowest(left))
+                    left &= left - 1
+                    if m < n:
+                        byte, lane = random_bytes[first + m], np.uint64(position + m)
+                        _decide(z, words, byte, lane, third, excess, number, types, heads, biased)
         position += block
         done += STRIDE
 
@@ -536,16 +569,6 @@ def _position(row, m, block):
     """Where server m stands in the row at position `row` of the first block."""
     m = np.uint64(m)
     return np.uint64(row) + m // np.uint64(STRIDE) * np.uint64(block) + m % np.uint64(STRIDE)
-
-
-@njit(cache=True)
-def _lowest(bits):
-    """Position of the lowest bit of an int32 that is not 0: the number of bits below it."""
-    x = np.uint64(np.int64(bits) & -np.int64(bits)) - np.uint64(1)
-    x -= (x >> _U1) & _M1  # LLVM takes these lines for what they are, one instruction that counts bits
-    x = (x & _M2) + ((x >> _U2) & _M2)
-    x = (x + (x >> _U4)) & _M4
-    return (x * _SUM) >> _U56
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
@@ -702,7 +725,7 @@ def _squares(z, row, n):
 def _advance(
     words, numbers, z, backlog, random_words, random_bytes, order, ends, ring, counts, ended_at,
     reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, size_law, need, have,
-    servers, routing, draws, scheduling, limit, norm_interval, number, most, block, job_level,
+    servers, routing, draws, scheduling, limit, norm_interval, third, excess, number, most, block, job_level,
     types, configs, heads, biased, slots, totals, samples, interval,
 ):  # fmt: skip
     """Go on for `slots` slots, adding to totals; stops early when a queue may be too long for the `most` jobs of a slot.
@@ -719,7 +742,22 @@ def _advance(
     maxweight = scheduling == _MAXWEIGHT and len(configs) > 1
     if numbers[SCHEDULED] == 0:
         numbers[SCHEDULED] = 1
-        _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads, biased)
+        _next_slot(
+            z,
+            words,
+            random_words,
+            random_bytes,
+            servers,
+            third,
+            excess,
+            number,
+            block,
+            maxweight,
+            types,
+            configs,
+            heads,
+            biased,
+        )
     done = 0
     while done < slots and numbers[LONGEST] + most <= ring.shape[1]:
         slot = numbers[SLOT]
@@ -753,7 +791,7 @@ def _advance(
                 backlog[j] -= served
                 while ended != 0:
                     m = _lowest(ended)
-                    ended &= ended - _ONE
+                    ended &= ended - 1
                     while m < np.uint64(n):  # a job may have ended at any of these servers
                         place = row + m + np.uint64(_JOBS * STRIDE)
                         k = np.uint64(0)
@@ -769,7 +807,22 @@ def _advance(
                         m += np.uint64(32)
             position += block
             first += STRIDE
-        _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, types, configs, heads, biased)
+        _next_slot(
+            z,
+            words,
+            random_words,
+            random_bytes,
+            servers,
+            third,
+            excess,
+            number,
+            block,
+            maxweight,
+            types,
+            configs,
+            heads,
+            biased,
+        )
         for i in range(finished):
             m = ended_at[i]
             _fill(z, ends, need, have, m, servers, np.int64(_position(0, m, block)), count, group)
@@ -854,7 +907,7 @@ class Cluster:
             np.array([sizes.index(law) for law in p.sizes], np.int64),
             np.array(need, np.int64).reshape(types, -1), np.array([have[k] for k in p.classes]).reshape(servers, -1),
             servers, routing.get(p.routing, _POWER_OF_D), p.draws, SCHEDULING.index(p.scheduling),
-            (2**31 - 2) // heaviest, p.norm_interval, count, self._most, self._block, p.level == "job",
+            (2**31 - 2) // heaviest, p.norm_interval, _THIRD, _EXCESS, count, self._most, self._block, p.level == "job",
             (0,) * types, (0,) * min(count, UNROLLED + 1), (0,) * room, (0,) * biased,
         )  # fmt: skip
         random_words = np.zeros(types + -(-servers // 8), np.uint64)
