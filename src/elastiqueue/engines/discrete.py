@@ -146,23 +146,15 @@ class Tables(NamedTuple):
 
 def tables(laws: Sequence[FiniteLaw]) -> Tables:
     """The sampling tables of the laws."""
-    cdf: list[float] = []
-    values: list[int] = []
-    guide: list[int] = []
-    start = [0]
-    for law in laws:
+    cdf, guide = [], []
+    start = np.cumsum([0] + [len(law.values) for law in laws])
+    for law, first in zip(laws, start, strict=False):
         own = np.cumsum(law.probabilities)
         own[-1] = 1.0
-        guide.extend(start[-1] + np.searchsorted(own, np.arange(GUIDE) / GUIDE, side="right"))
-        cdf.extend(np.ceil(own * 2.0**53))  # a power of 2: exact
-        values.extend(law.values)
-        start.append(len(values))
-    return Tables(
-        np.array(cdf).astype(np.uint64),
-        np.array(values, np.int64),
-        np.array(guide, np.int64),
-        np.array(start, np.int64),
-    )
+        guide.append(first + np.searchsorted(own, np.arange(GUIDE) / GUIDE, side="right"))
+        cdf.append(np.ceil(own * 2.0**53).astype(np.uint64))  # times a power of 2: exact
+    values = np.array([value for law in laws for value in law.values], np.int64)
+    return Tables(np.concatenate(cdf), values, np.concatenate(guide), start)
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)

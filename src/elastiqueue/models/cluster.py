@@ -518,22 +518,10 @@ def _decide(z, words, byte, m, third, excess, count, types, heads, biased):
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _next_slot(
-    z,
-    words,
-    random_words,
-    random_bytes,
-    servers,
-    third,
-    excess,
-    number,
-    block,
-    maxweight,
-    types,
-    configs,
-    heads,
-    biased,
-):
-    """Draw what the next slot needs, a word per type and a byte per server, and schedule on the backlogs as they are."""
+    z, words, random_words, random_bytes, servers, third, excess, number, block, maxweight,
+    types, configs, heads, biased,
+):  # fmt: skip
+    """Draw what the next slot needs, a word per type and a byte per server, and schedule on the present backlogs."""
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
     for i in range(np.uint64(len(types) + ((servers + 7) // 8 if maxweight else 0))):
         random_words[i], s0, s1, s2, s3 = step(s0, s1, s2, s3)
@@ -728,7 +716,7 @@ def _advance(
     servers, routing, draws, scheduling, limit, norm_interval, third, excess, number, most, block, job_level,
     types, configs, heads, biased, slots, totals, samples, interval,
 ):  # fmt: skip
-    """Go on for `slots` slots, adding to totals; stops early when a queue may be too long for the `most` jobs of a slot.
+    """Go on for `slots` slots, adding to totals; stops early when a ring may be too short for `most` jobs more.
 
     Returns the slots done, or -1 - j when the backlog of type j at a server leaves the range of the weights.
     """
