@@ -31,9 +31,10 @@ Totals (sums over slots of the state at the end of a slot; c a unit vector over 
 
 The simulator keeps, per type, rows over servers: backlog, schedule, and the remaining sizes of the few oldest jobs,
 which are all that a schedule can reach. One pass over the rows serves all servers and the next pass schedules them:
-int32 rows at constant distances in one array, no branches, so that LLVM vectorises both. Jobs beyond the reachable
-ones rest in linked lists. `Reference` is the same model in plain Python, with the same random words in the same
-order.
+int32 rows at constant distances in one array, no branches, so that LLVM vectorises both; what happens at a server is a
+bit. The jobs of a queue are in a ring. What a slot draws in any case it draws at once: a word per type for the number
+of its jobs, a byte per server for ties. `Reference` is the same model in plain Python, with the same random words in
+the same order.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ LEVELS = ("job", "workload")
 _JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
 _MAXWEIGHT, _BEST_FIT = range(2)
 
-STRIDE = 104  # servers per block, the distance of rows; multiples of 1024 would share cache sets
+# Servers per block, the distance of rows. Measured: 104 is faster than 1008, presumably since a read is held back by a
+# recent write whose address agrees in the last 12 bits, which distances just below 4096 bytes bring about.
+STRIDE = 104
 REACH = (2, 8, 32, 128, 512)  # rows for the oldest jobs of a type: the next of these
 _BITS, _JOBS = 2, 3  # rows of a type: backlog, schedule, the bit m mod 32 of server m, remaining sizes of oldest jobs
 UNROLLED = 8  # up to so many configurations the scheduling pass is unrolled and vectorised
