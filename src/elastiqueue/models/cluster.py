@@ -72,6 +72,7 @@ _THIRD, _EXCESS = np.int32(85), np.int32(255)  # of a random byte
 _U1, _U2, _U4, _U56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 _M1, _M2, _M4 = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
 _SUM = np.uint64(0x0101010101010101)
+_BYTE, _8 = np.int32(255), np.int32(8)
 _32_BITS = np.int64(0xFFFFFFFF)
 _NOBODY = np.int32(2147483647)  # backlog of the lanes beyond the last server
 _NO_JOB = np.int32(-1)  # remaining size where there is no job
@@ -258,8 +259,11 @@ class Reference:
             weights = [sum(s[j] * self.backlog(j, m) for j in types) for s in own]
             best = [s for s, w in zip(own, weights, strict=True) if w == max(weights)]
             ties, index = len(best), 0
-            if ties > 3 or (ties == 3 and random[m] == 255):
-                index = below(ties, self.words)
+            share = random[m] * ties
+            if (ties == 3 and random[m] == 255) or (ties > 3 and share & 255 < 256 % ties):
+                index = below(ties, self.words)  # what cannot be shared equally is excluded
+            elif ties > 3:
+                index = share >> 8
             elif ties > 1:  # 255 bytes in three parts: below 85, the even ones, the odd ones
                 index = 2 if ties == 3 and random[m] < 85 else random[m] % 2
             for j in types:
@@ -466,9 +470,9 @@ def _schedule(z, random, start, offset, n, third, excess, types, configs, heads,
     """MaxWeight for n servers of a block, vectorised: the tuples matter by their lengths.
 
     A random byte x picks one of several best configurations: of two the second where x is odd, of three the third where
-    x < third = 85, the second where x is larger and odd. With three, x = excess = 255 does not count. Returns the bit
-    of each server where that happens or more than three are best, for `_decide`. The two numbers are arguments since
-    constants would be compared with bytes, eight lanes at a time, and lanes be moved to and fro.
+    x < third = 85, the second where x is larger and odd, of k > 3 the (x k >> 8)-th. Of three, x = excess = 255 is not
+    shared, of more the lowest 256 mod k remainders of x k: returns the bit of each such server, for `_decide`. The two
+    numbers are arguments since constants would be compared with bytes, eight lanes at a time, and be moved to and fro.
     """
     count, group = len(configs), (_JOBS + len(heads)) * STRIDE
     unsettled = _ZERO
@@ -486,10 +490,21 @@ def _schedule(z, random, start, offset, n, third, excess, types, configs, heads,
                     s = own
                 others = np.int32(others * np.int32(w <= best) + np.int32(w == best))
                 best = max(best, w)
+            if count > 3:
+                left = np.int32(np.int32(x * np.int32(others + _ONE)) >> _8)
+                for c in range(count):
+                    hit = np.int32(_weight(z, m, c, types, heads, biased) == best)
+                    own = _amount(z, m, c, j, types, heads, biased)
+                    if (hit != _ZERO) & (left == _ZERO) & (others > _TWO):
+                        s = own
+                    left = np.int32(left - hit)
             z[m + np.uint64(j * group + STRIDE)] = s
         over = (others == _TWO) & (x >= excess)
         if count > 3:
-            over = over | (others > _TWO)
+            threshold = _ZERO
+            for k in range(4, count + 1):
+                threshold = np.int32(threshold + np.int32(np.int32(256 % k) * np.int32(others == np.int32(k - 1))))
+            over = over | (np.int32(np.int32(x * np.int32(others + _ONE)) & _BYTE) < threshold)
         unsettled = np.int32(unsettled | np.int32(z[m + np.uint64(_BITS * STRIDE)] * np.int32(over)))
     return np.int64(unsettled) & _32_BITS
 
@@ -505,8 +520,10 @@ def _decide(z, words, byte, m, third, excess, count, types, heads, biased):
         elif w == best:
             ties += 1
     left = 0
-    if ties > 3 or (ties == 3 and byte >= excess):
+    if (ties == 3 and byte >= excess) or (ties > 3 and (np.int64(byte) * ties) & 255 < 256 % ties):
         left = below(ties, words)
+    elif ties > 3:
+        left = (np.int64(byte) * ties) >> 8
     elif ties > 1:
         left = 2 if ties == 3 and byte < third else np.int64(byte & 1)
     for c in range(count):
