@@ -73,6 +73,16 @@ def nine_configurations(**options):
     )
 
 
+def five_configurations(**options):
+    """Up to five best configurations at a time, in the vectorised scheduler."""
+    return ClusterParameters(
+        **identical(40, [(4 - k, k) for k in range(5)]),
+        arrivals=(poisson_law(2.0), poisson_law(2.0)),
+        sizes=(uniform_mixture([(1, 16, 1.0)]),) * 2,
+        **options,
+    )
+
+
 SYSTEMS = {
     **{f"infocom-{r}": infocom(9, 0.9, routing=r) for r in ("jsq", "power_of_two", "power_of_two_with_replacement")},
     "infocom-random": infocom(9, 0.8, routing="random"),
@@ -81,6 +91,7 @@ SYSTEMS = {
     "infocom-workload": infocom(9, 0.9, level="workload"),
     "two-classes": two_classes(),
     "two-classes-workload": two_classes(level="workload", routing="power_of_two", direction=(0.6, 0.8)),
+    "five-configurations": five_configurations(),
     "nine-configurations": nine_configurations(),
 }
 

@@ -18,12 +18,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.engines.rng import next_word, uniform
+from elastiqueue.engines.rng import next_word
 
 GUIDE = 256  # starting points per law
 _TAIL = 2.0**-60
 _ROUNDING = 1e-9  # slack for probabilities written in decimals, which must sum to one
-_32 = np.uint64(32)
+_11, _32, _56 = np.uint64(11), np.uint64(32), np.uint64(56)
 _LOW = np.uint64(0xFFFFFFFF)
 
 
@@ -138,7 +138,7 @@ def poisson_law(mean: float) -> FiniteLaw:
 class Tables(NamedTuple):
     """Several laws side by side, for `draw`: law k has the entries start[k]..start[k+1] of cdf and values."""
 
-    cdf: NDArray[np.float64]
+    cdf: NDArray[np.uint64]  # in units of 2^-53, rounded up: u < cdf is exact
     values: NDArray[np.int64]
     guide: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -146,35 +146,38 @@ class Tables(NamedTuple):
 
 def tables(laws: Sequence[FiniteLaw]) -> Tables:
     """The sampling tables of the laws."""
-    cdf: list[float] = []
-    values: list[int] = []
-    guide: list[int] = []
-    start = [0]
-    for law in laws:
+    cdf, guide = [], []
+    start = np.cumsum([0] + [len(law.values) for law in laws])
+    for law, first in zip(laws, start, strict=False):
         own = np.cumsum(law.probabilities)
         own[-1] = 1.0
-        guide.extend(start[-1] + np.searchsorted(own, np.arange(GUIDE) / GUIDE, side="right"))
-        cdf.extend(own)
-        values.extend(law.values)
-        start.append(len(values))
-    return Tables(
-        np.array(cdf, np.float64), np.array(values, np.int64), np.array(guide, np.int64), np.array(start, np.int64)
-    )
+        guide.append(first + np.searchsorted(own, np.arange(GUIDE) / GUIDE, side="right"))
+        cdf.append(np.ceil(own * 2.0**53).astype(np.uint64))  # times a power of 2: exact
+    values = np.array([value for law in laws for value in law.values], np.int64)
+    return Tables(np.concatenate(cdf), values, np.concatenate(guide), start)
 
 
-@njit(cache=True)
-def draw(cdf, values, guide, start, k, words):
-    """A number from law k of the tables; no random word is used where the law has one value.
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def invert(cdf, values, guide, start, k, word):
+    """The number of law k of the tables for a random word, whose first 53 bits are u.
 
     The tables come as four arrays, since a tuple of them would be counted (reference counts) at every call.
     """
+    i, u = np.uint64(start[k]), word >> _11  # unsigned indices: no test for negative ones
+    if u >= cdf[i]:  # mostly the first value: no need for the guide then
+        i = np.uint64(guide[np.uint64(k * GUIDE) + (word >> _56)])
+        i += np.uint64(cdf[i] <= u)  # one step without a jump, which nobody could predict
+        while cdf[i] <= u:
+            i += np.uint64(1)
+    return values[i]
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def draw(cdf, values, guide, start, k, words):
+    """A number from law k of the tables; no random word is used where the law has one value."""
     i = start[k]
     if start[k + 1] - i > 1:
-        u = uniform(words)
-        if u >= cdf[i]:  # mostly the first value: no need for the guide then
-            i = guide[k * GUIDE + np.int64(u * GUIDE)]
-            while cdf[i] <= u:
-                i += 1
+        return invert(cdf, values, guide, start, k, next_word(words))
     return values[i]
 
 

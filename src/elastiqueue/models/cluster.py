@@ -31,9 +31,10 @@ Totals (sums over slots of the state at the end of a slot; c a unit vector over 
 
 The simulator keeps, per type, rows over servers: backlog, schedule, and the remaining sizes of the few oldest jobs,
 which are all that a schedule can reach. One pass over the rows serves all servers and the next pass schedules them:
-int32 rows at constant distances in one array, no branches, so that LLVM vectorises both. Jobs beyond the reachable
-ones rest in linked lists. `Reference` is the same model in plain Python, with the same random words in the same
-order.
+int32 rows at constant distances in one array, no branches, so that LLVM vectorises both; what happens at a server is a
+bit. The jobs of a queue are in a ring. What a slot draws in any case it draws at once: a word per type for the number
+of its jobs, a byte per server for ties. `Reference` is the same model in plain Python, with the same random words in
+the same order.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.engines.discrete import FiniteLaw, below, draw, tables
+from elastiqueue.engines.discrete import FiniteLaw, below, draw, invert, tables
 from elastiqueue.engines.rng import next_word, step
 from elastiqueue.models.base import Ratio
 from elastiqueue.theory.capacity import integer_units
@@ -58,13 +59,23 @@ LEVELS = ("job", "workload")
 _JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
 _MAXWEIGHT, _BEST_FIT = range(2)
 
-STRIDE = 1008  # servers per block, the distance of rows; multiples of 1024 would share cache sets
+# Servers per block, the distance of rows. Measured: 104 is faster than 1008, presumably since a read is held back by a
+# recent write whose address agrees in the last 12 bits, which distances just below 4096 bytes bring about.
+STRIDE = 104
 REACH = (2, 8, 32, 128, 512)  # rows for the oldest jobs of a type: the next of these
+_BITS, _JOBS = 2, 3  # rows of a type: backlog, schedule, the bit m mod 32 of server m, remaining sizes of oldest jobs
 UNROLLED = 8  # up to so many configurations the scheduling pass is unrolled and vectorised
 _ONE = np.int32(1)
 _ZERO = np.int32(0)
-_BYTE = np.int32(255)
-_8 = np.int32(8)
+_TWO = np.int32(2)
+_THIRD, _EXCESS = np.int32(85), np.int32(255)  # of a random byte
+_U1, _U2, _U4, _U56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
+_M1, _M2, _M4 = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
+_SUM = np.uint64(0x0101010101010101)
+_BYTE, _8 = np.int32(255), np.int32(8)
+_32_BITS = np.int64(0xFFFFFFFF)
+_NOBODY = np.int32(2147483647)  # backlog of the lanes beyond the last server
+_NO_JOB = np.int32(-1)  # remaining size where there is no job
 
 # Positions in the totals, which are followed by backlog_j, arrived_j, served_j for each type.
 SLOTS, WEIGHTED, PARALLEL, NORM_SLOTS, PERPENDICULAR, RESPONSE, COMPLETIONS, ARRIVALS = range(8)
@@ -72,7 +83,9 @@ _COMMON = (
     "slots", "weighted", "parallel_sq", "norm_slots", "perpendicular_sq", "response", "completions", "arrivals",
 )  # fmt: skip
 # Positions in State.numbers.
-SLOT, SCHEDULED, FREE, FREE_COUNT = range(4)
+SLOT, SCHEDULED, LONGEST = range(3)
+# Positions in State.counts, which are followed by backlog_j and arrived_j: integers that end up in the totals.
+_RESPONSE, _COMPLETIONS, _ARRIVALS, _PER_TYPE = range(4)
 
 
 @dataclass(frozen=True)
@@ -176,8 +189,8 @@ class ClusterParameters:
         return [max(1, *(s[j] for own in self.configurations for s in own)) for j in range(self.types)]
 
     def integer_resources(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Resources per class and needs per type in units in which both are integers."""
-        if self.resources is None or self.needs is None:
+        """Resources per class and needs per type in units in which both are integers; only `best_fit` uses them."""
+        if self.scheduling != "best_fit" or self.resources is None or self.needs is None:
             return [[] for _ in self.counts], [[] for _ in range(self.types)]
         return integer_units(self.resources, self.needs)
 
@@ -226,15 +239,17 @@ class Reference:
         self.have, self.need = parameters.integer_resources()
         self.totals = dict.fromkeys(columns(parameters), 0.0)
         self.schedule = [[0] * m for _ in range(j)]
-        self._schedule()
+        self._next_slot()
 
     def backlog(self, j: int, m: int) -> int:
         return self.work[j][m] if self.p.level == "workload" else sum(job[0] for job in self.jobs[j][m])
 
-    def _schedule(self) -> None:
+    def _next_slot(self) -> None:
+        """Draw a word per type, for its arrivals, and a byte per server, for ties; schedule."""
+        servers, types = self.p.servers, range(self.p.types)
+        self.arrival_words = [np.uint64(next_word(self.words)) for _ in types]
         if self.p.scheduling == "best_fit":
             return
-        servers, types = self.p.servers, range(self.p.types)
         random = [0] * servers
         if max(len(own) for own in self.p.configurations) > 1:
             drawn = [int(next_word(self.words)) for _ in range(-(-servers // 8))]
@@ -243,10 +258,14 @@ class Reference:
             own = self.p.configurations[k]
             weights = [sum(s[j] * self.backlog(j, m) for j in types) for s in own]
             best = [s for s, w in zip(own, weights, strict=True) if w == max(weights)]
-            pick = random[m] * len(best)
-            index = pick >> 8
-            if pick & 255 < 256 % len(best):  # the byte cannot be shared equally: exclude the excess, draw anew
-                index = below(len(best), self.words)
+            ties, index = len(best), 0
+            share = random[m] * ties
+            if (ties == 3 and random[m] == 255) or (ties > 3 and share & 255 < 256 % ties):
+                index = below(ties, self.words)  # what cannot be shared equally is excluded
+            elif ties > 3:
+                index = share >> 8
+            elif ties > 1:  # 255 bytes in three parts: below 85, the even ones, the odd ones
+                index = 2 if ties == 3 and random[m] < 85 else random[m] % 2
             for j in types:
                 self.schedule[j][m] = best[index][j]
 
@@ -292,8 +311,8 @@ class Reference:
         """Go on for so many slots; returns the totals since the beginning."""
         p, totals, types, servers = self.p, self.totals, range(self.p.types), range(self.p.servers)
         for _ in range(slots):
-            arrivals = [int(draw(*self.arrival_tables, j, self.words)) for j in types]
-            for j, number in enumerate(arrivals):
+            for j in types:
+                number = int(invert(*self.arrival_tables, j, self.arrival_words[j]))
                 if number == 0:
                     continue
                 m = self._route(j)
@@ -325,7 +344,7 @@ class Reference:
                     self.jobs[j][m] = [job for job in jobs if job[0] > 0]
                     self.work[j][m] -= served
                     totals[f"served_{j + 1}"] += served
-            self._schedule()
+            self._next_slot()
             if p.scheduling == "best_fit":
                 for m in ended:
                     self._fill(m)
@@ -350,61 +369,66 @@ class Reference:
 class State(NamedTuple):
     """What changes.
 
-    Rows of `lanes` per block of servers: for each type q, s and the remaining sizes of the oldest jobs; then the
-    configurations (per type, and a bias of -1 where a server has no such configuration).
+    Rows of `lanes` per block of servers: for each type q, s, a bit and the remaining sizes of the oldest jobs; then the
+    configurations (per type, and a bias of -1 where a server has no such configuration, if classes differ in that).
     """
 
     words: NDArray[np.uint64]  # the generator
-    numbers: NDArray[np.int64]  # SLOT .. FREE_COUNT
+    numbers: NDArray[np.int64]  # SLOT .. LONGEST
     lanes: NDArray[np.int32]
     backlog: NDArray[np.int64]  # J: Q_j
-    random_words: NDArray[np.uint64]  # one byte per server, for ties of the schedule; random_bytes is the same memory
-    random_bytes: NDArray[np.uint8]
+    random_words: NDArray[np.uint64]  # of the slot: a word per type for its jobs, then a byte per server for ties
+    random_bytes: NDArray[np.uint8]  # the same memory
     order: NDArray[np.int64]  # M
-    born: NDArray[np.int64]  # J M H: arrival slots of the reachable jobs
-    queues: NDArray[np.int64]  # J M, 3: PRESENT .. LAST
-    pool: NDArray[np.int64]  # entries of the lists, 3: SIZE .. NEXT
-    backlog_sum: NDArray[np.int64]  # J, work space
-    jobs_of: NDArray[np.int64]  # J, work space
+    ends: NDArray[np.int64]  # J M, 2: HEAD, TAIL of the queues, as counted from the first job on
+    ring: NDArray[np.int64]  # J M, capacity (a power of 2): arrival slot << 32 | size of job k at k mod capacity
+    counts: NDArray[np.int64]  # work space
     ended_at: NDArray[np.int64]  # J M, work space
 
 
-PRESENT, FIRST, LAST = range(3)  # reachable jobs, ends of the list of the others (-1: empty)
-SIZE, ARRIVED, NEXT = range(3)
+HEAD, TAIL = range(2)
 
 
-@njit(cache=True, boundscheck=False, error_model="numpy")
+@njit(cache=True)
+def _lowest(bits):
+    """Position of the lowest bit of a number that is not 0: the number of bits below it."""
+    x = np.uint64(np.int64(bits) & -np.int64(bits)) - np.uint64(1)
+    x -= (x >> _U1) & _M1  # LLVM takes these lines for what they are, one instruction that counts bits
+    x = (x & _M2) + ((x >> _U2) & _M2)
+    x = (x + (x >> _U4)) & _M4
+    return (x * _SUM) >> _U56
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _serve(z, q, n, reach):
     """One slot of service of one type at n servers, whose backlogs are at position q of the lanes.
 
     `reach` is the number of rows of oldest jobs; 0: the workload level, where any unit of work can be served. Returns
-    the work done, and a bit m mod 32 for each server m at which a job ends.
+    the work done, and the bit of each server at which a job ends: there a row is 0 (it is -1 without a job).
     """
-    s, h, g = q + np.uint64(STRIDE), q + np.uint64(2 * STRIDE), q + np.uint64(3 * STRIDE)
+    s, b, h = q + np.uint64(STRIDE), q + np.uint64(_BITS * STRIDE), q + np.uint64(_JOBS * STRIDE)
     served = ended = _ZERO
-    if reach == 1:
+    if reach == 1:  # s is 0 or 1
         for m in range(np.uint64(n)):
-            r = z[h + m]
-            u = min(min(z[s + m], r), _ONE)
-            r = np.int32(r - u)
+            u = np.int32(z[s + m] * np.int32(z[h + m] > _ZERO))
+            r = np.int32(z[h + m] - u)
             z[h + m] = r
             z[q + m] = np.int32(z[q + m] - u)
             served = np.int32(served + u)
-            done = np.int32(u & np.int32(r == _ZERO))
-            ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
+            ended = np.int32(ended | np.int32(z[b + m] * np.int32(r == _ZERO)))
     elif reach == 2:
+        g = h + np.uint64(STRIDE)
         for m in range(np.uint64(n)):
-            share, r, p = z[s + m], z[h + m], z[g + m]
-            u = min(min(share, r), _ONE)
-            v = min(min(max(np.int32(share - _ONE), _ZERO), p), _ONE)
-            r = np.int32(r - u)
-            p = np.int32(p - v)
+            u = np.int32(np.int32(z[s + m] > _ZERO) & np.int32(z[h + m] > _ZERO))
+            v = np.int32(np.int32(z[s + m] > _ONE) & np.int32(z[g + m] > _ZERO))
+            r = np.int32(z[h + m] - u)
+            p = np.int32(z[g + m] - v)
             z[h + m] = r
             z[g + m] = p
-            z[q + m] = np.int32(z[q + m] - u - v)
-            served = np.int32(served + u + v)
-            done = np.int32(np.int32(u & np.int32(r == _ZERO)) | np.int32(v & np.int32(p == _ZERO)))
-            ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
+            u = np.int32(u + v)
+            z[q + m] = np.int32(z[q + m] - u)
+            served = np.int32(served + u)
+            ended = np.int32(ended | np.int32(z[b + m] * np.int32((r == _ZERO) | (p == _ZERO))))
     elif reach == 0:
         for m in range(np.uint64(n)):
             u = min(z[s + m], z[q + m])
@@ -414,135 +438,155 @@ def _serve(z, q, n, reach):
         for k in range(reach):
             rank = np.int32(k)
             for m in range(np.uint64(n)):
-                r = z[h + m]
-                u = min(min(max(np.int32(z[s + m] - rank), _ZERO), r), _ONE)
-                r = np.int32(r - u)
+                u = np.int32(np.int32(z[s + m] > rank) & np.int32(z[h + m] > _ZERO))
+                r = np.int32(z[h + m] - u)
                 z[h + m] = r
                 z[q + m] = np.int32(z[q + m] - u)
                 served = np.int32(served + u)
-                done = np.int32(u & np.int32(r == _ZERO))
-                ended = np.int32(ended | np.int32(done << np.int32(m & np.uint64(31))))
+                ended = np.int32(ended | np.int32(z[b + m] * np.int32(r == _ZERO)))
             h += np.uint64(STRIDE)
-    return served, ended
+    return served, np.int64(ended) & _32_BITS
 
 
-@njit(cache=True, boundscheck=False, error_model="numpy")
-def _schedule(z, random, start, offset, n, types, configs, heads):
-    """MaxWeight for n servers of a block, vectorised: `types`, `configs`, `heads` matter by their lengths.
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _amount(z, m, c, j, types, heads, biased):
+    """How many jobs of type j configuration c serves, or its bias (j = number of types), for the server at lane m."""
+    row = len(types) * (_JOBS + len(heads)) + c * (len(types) + len(biased)) + j
+    return z[m + np.uint64(row * STRIDE)]
 
-    A random byte x picks the (x k >> 8)-th of k best configurations. Where 256 is no multiple of k, the lowest
-    256 mod k remainders of x k are in excess: returns a bit m mod 32 for each server m that hits them, for `_decide`.
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _weight(z, m, c, types, heads, biased):
+    """The weight of configuration c for the server at lane m."""
+    w = _amount(z, m, c, 0, types, heads, biased) * z[m]
+    for j in range(1, len(types)):
+        q = z[m + np.uint64(j * (_JOBS + len(heads)) * STRIDE)]
+        w = np.int32(w + np.int32(_amount(z, m, c, j, types, heads, biased) * q))
+    return np.int32(w + _amount(z, m, c, len(types), types, heads, biased)) if len(biased) > 0 else np.int32(w)
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _schedule(z, random, start, offset, n, third, excess, types, configs, heads, biased):
+    """MaxWeight for n servers of a block, vectorised: the tuples matter by their lengths.
+
+    A random byte x picks one of several best configurations: of two the second where x is odd, of three the third where
+    x < third = 85, the second where x is larger and odd, of k > 3 the (x k >> 8)-th. Of three, x = excess = 255 is not
+    shared, of more the lowest 256 mod k remainders of x k: returns the bit of each such server, for `_decide`. The two
+    numbers are arguments since constants would be compared with bytes, eight lanes at a time, and be moved to and fro.
     """
-    count = len(configs)
-    group = (2 + len(heads)) * STRIDE
-    base = len(types) * group
-    row = len(types) + 1
-    excess = _ZERO
+    count, group = len(configs), (_JOBS + len(heads)) * STRIDE
+    unsettled = _ZERO
     for i in range(np.uint64(n)):
         m = i + start
-        best = np.int32(-1)
-        for c in range(count):
-            w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
-            for j in range(len(types)):
-                w = np.int32(
-                    w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)])
-                )
-            best = max(best, w)
-        ties = _ZERO
-        for c in range(count):
-            w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
-            for j in range(len(types)):
-                w = np.int32(
-                    w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)])
-                )
-            ties = np.int32(ties + np.int32(w == best))
-        x = np.int32(np.int32(random[i + offset]) * ties)
-        threshold = _ZERO
-        for c in range(1, count + 1):
-            threshold = np.int32(threshold + np.int32(np.int32(256 % c) * np.int32(ties == np.int32(c))))
-        over = np.int32(np.int32(x & _BYTE) < threshold)
-        excess = np.int32(excess | np.int32(over << np.int32(i & np.uint64(31))))
-        left = np.int32(x >> _8)
-        pick = _ZERO  # one bit, at the chosen configuration
-        for c in range(count):
-            w = z[m + np.uint64(base + (c * row + row - 1) * STRIDE)]
-            for j in range(len(types)):
-                w = np.int32(
-                    w + np.int32(z[m + np.uint64(base + (c * row + j) * STRIDE)] * z[m + np.uint64(j * group)])
-                )
-            hit = np.int32(w == best)
-            pick = np.int32(pick | np.int32(np.int32(hit & np.int32(left == _ZERO)) << np.int32(c)))
-            left = np.int32(left - hit)
-        for j in range(len(types)):
-            s = _ZERO
-            for c in range(count):
-                chosen = np.int32(np.int32(pick >> np.int32(c)) & _ONE)
-                s = np.int32(s + np.int32(chosen * z[m + np.uint64(base + (c * row + j) * STRIDE)]))
+        x = np.int32(random[i + offset])
+        second_wins, third_wins = np.int32(x & _ONE), np.int32(x < third)
+        for j in range(len(types)):  # every weight is computed once: the compiler sees to that
+            s = _amount(z, m, 0, j, types, heads, biased)
+            best, others = _weight(z, m, 0, types, heads, biased), _ZERO  # as good as the best before
+            for c in range(1, count):
+                w = _weight(z, m, c, types, heads, biased)
+                own = _amount(z, m, c, j, types, heads, biased)
+                if w > np.int32(best - (third_wins if others > _ZERO else second_wins)):
+                    s = own
+                others = np.int32(others * np.int32(w <= best) + np.int32(w == best))
+                best = max(best, w)
+            if count > 3:
+                left = np.int32(np.int32(x * np.int32(others + _ONE)) >> _8)
+                for c in range(count):
+                    hit = np.int32(_weight(z, m, c, types, heads, biased) == best)
+                    own = _amount(z, m, c, j, types, heads, biased)
+                    if (hit != _ZERO) & (left == _ZERO) & (others > _TWO):
+                        s = own
+                    left = np.int32(left - hit)
             z[m + np.uint64(j * group + STRIDE)] = s
-    return excess
+        over = (others == _TWO) & (x >= excess)
+        if count > 3:
+            threshold = _ZERO
+            for k in range(4, count + 1):
+                threshold = np.int32(threshold + np.int32(np.int32(256 % k) * np.int32(others == np.int32(k - 1))))
+            over = over | (np.int32(np.int32(x * np.int32(others + _ONE)) & _BYTE) < threshold)
+        unsettled = np.int32(unsettled | np.int32(z[m + np.uint64(_BITS * STRIDE)] * np.int32(over)))
+    return np.int64(unsettled) & _32_BITS
 
 
 @njit(cache=True)
-def _decide(z, words, byte, m, count, types, group):
+def _decide(z, words, byte, m, third, excess, count, types, heads, biased):
     """MaxWeight for the server at position m of the lanes, with any number of configurations."""
-    base, row = types * group, types + 1
-    best, ties = np.int64(-1), 0
-    for c in range(count):
-        w = np.int64(z[m + base + (c * row + types) * STRIDE])
-        for j in range(types):
-            w += np.int64(z[m + base + (c * row + j) * STRIDE]) * z[m + j * group]
+    best, ties = _weight(z, m, 0, types, heads, biased), 1
+    for c in range(1, count):
+        w = _weight(z, m, c, types, heads, biased)
         if w > best:
             best, ties = w, 1
         elif w == best:
             ties += 1
-    x = np.int64(byte) * ties
-    left = x >> 8
-    if x & 255 < 256 % ties:
+    left = 0
+    if (ties == 3 and byte >= excess) or (ties > 3 and (np.int64(byte) * ties) & 255 < 256 % ties):
         left = below(ties, words)
+    elif ties > 3:
+        left = (np.int64(byte) * ties) >> 8
+    elif ties > 1:
+        left = 2 if ties == 3 and byte < third else np.int64(byte & 1)
     for c in range(count):
-        w = np.int64(z[m + base + (c * row + types) * STRIDE])
-        for j in range(types):
-            w += np.int64(z[m + base + (c * row + j) * STRIDE]) * z[m + j * group]
-        if w == best:
+        if _weight(z, m, c, types, heads, biased) == best:
             if left == 0:
-                for j in range(types):
-                    z[m + j * group + STRIDE] = z[m + base + (c * row + j) * STRIDE]
+                for j in range(len(types)):
+                    row = np.uint64(j * (_JOBS + len(heads)) + 1)
+                    z[m + row * np.uint64(STRIDE)] = _amount(z, m, c, j, types, heads, biased)
                 return
             left -= 1
 
 
-@njit(cache=True, boundscheck=False, error_model="numpy")
-def _schedule_all(z, words, random_words, random_bytes, servers, number, block, types, configs, heads):
-    """Draw a byte per server and schedule all servers on the backlogs as they are."""
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _next_slot(
+    z, words, random_words, random_bytes, servers, third, excess, number, block, maxweight,
+    types, configs, heads, biased,
+):  # fmt: skip
+    """Draw what the next slot needs, a word per type and a byte per server, and schedule on the present backlogs."""
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-    for i in range((servers + 7) // 8):
+    for i in range(np.uint64(len(types) + ((servers + 7) // 8 if maxweight else 0))):
         random_words[i], s0, s1, s2, s3 = step(s0, s1, s2, s3)
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+    if not maxweight:
+        return
     position, done = 0, 0
     while done < servers:
         n = min(STRIDE, servers - done)
-        unsettled = np.int32(-1)
+        first = 8 * len(types) + done  # its random byte
+        unsettled = _32_BITS
         if len(configs) <= UNROLLED:
             lanes = (n + 7) // 8 * 8
-            unsettled = _schedule(z, random_bytes, np.uint64(position), np.uint64(done), lanes, types, configs, heads)
+            start = np.uint64(position)
+            unsettled = _schedule(
+                z, random_bytes, start, np.uint64(first), lanes, third, excess, types, configs, heads, biased
+            )
         if unsettled != 0:
-            for m in range(n):
-                if (unsettled >> np.int32(m & 31)) & _ONE != 0:
-                    _decide(
-                        z, words, random_bytes[done + m], position + m, number, len(types), (2 + len(heads)) * STRIDE
-                    )
+            for chunk in range(0, n, 32):  # in the order of the servers
+                left = unsettled
+                while left != 0:
+                    m = chunk + np.int64(_lowest(left))
+                    left &= left - 1
+                    if m < n:
+                        byte, lane = random_bytes[first + m], np.uint64(position + m)
+                        _decide(z, words, byte, lane, third, excess, number, types, heads, biased)
         position += block
         done += STRIDE
 
 
-@njit(cache=True, boundscheck=False, error_model="numpy")
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _position(row, m, block):
+    """Where server m stands in the row at position `row` of the first block."""
+    m = np.uint64(m)
+    return np.uint64(row) + m // np.uint64(STRIDE) * np.uint64(block) + m % np.uint64(STRIDE)
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _shortest(z, row, block, servers, words):
     """A server of least backlog, ties uniform; `row` is the position of the backlogs in the first block."""
-    best = np.int32(2147483647)
+    best = _NOBODY
     position, done = row, 0
     while done < servers:
         start = np.uint64(position)
-        for m in range(np.uint64(min(STRIDE, servers - done))):
+        for m in range(np.uint64((min(STRIDE, servers - done) + 7) // 8 * 8)):
             best = min(best, z[start + m])
         position += block
         done += STRIDE
@@ -551,7 +595,7 @@ def _shortest(z, row, block, servers, words):
     while done < servers:
         start = np.uint64(position)
         count = total = _ZERO
-        for m in range(np.uint64(min(STRIDE, servers - done))):
+        for m in range(np.uint64((min(STRIDE, servers - done) + 7) // 8 * 8)):
             hit = np.int32(z[start + m] == best)
             count = np.int32(count + hit)
             total = np.int32(total + np.int32(hit * np.int32(m)))
@@ -562,16 +606,26 @@ def _shortest(z, row, block, servers, words):
     if ties == 1:
         return place
     left = below(ties, words)
-    m = 0
-    while True:
-        if z[row + m // STRIDE * block + m % STRIDE] == best:
-            if left == 0:
-                return m
-            left -= 1
-        m += 1
+    first = 0
+    while True:  # up to 32 servers at a time, to those that have the place
+        start = _position(row, first, block)
+        lanes = np.uint64(min(32, STRIDE - first % STRIDE, (servers - first + 7) // 8 * 8))
+        count = _ZERO
+        for m in range(lanes):
+            count = np.int32(count + np.int32(z[start + m] == best))
+        if left < count:
+            break
+        left -= count
+        first += 32 if first % STRIDE + 32 < STRIDE else STRIDE - first % STRIDE
+    bits, hits = start + np.uint64(_BITS * STRIDE), _ZERO
+    for m in range(lanes):
+        hits = np.int32(hits | np.int32(z[bits + m] * np.int32(z[start + m] == best)))
+    for _ in range(left):
+        hits = np.int32(hits & np.int32(hits - _ONE))
+    return first + np.int64(_lowest(hits))
 
 
-@njit(cache=True)
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _route(z, words, order, servers, routing, draws, row, block):
     """The server for the arrivals of a type whose backlogs are at `row`."""
     if routing == _JSQ:
@@ -583,70 +637,60 @@ def _route(z, words, order, servers, routing, draws, row, block):
         if routing == _WITH_REPLACEMENT:
             m = below(servers, words)
         else:
-            k = i + below(servers - i, words)
+            k = np.uint64(i + below(servers - i, words))
             m = order[k]
             order[k] = order[i]
             order[i] = m
-        q = np.int64(z[row + m // STRIDE * block + m % STRIDE])
+        q = np.int64(z[_position(row, m, block)])
         if best < 0 or q < least:
             best, least = m, q
     return best
 
 
-@njit(cache=True)
-def _join(z, numbers, queues, born, pool, queue, reach, position, heads, size):
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _join(z, numbers, ends, ring, queue, reach, position, size):
     """A job comes to a queue (type and server) whose oldest job is at `position` of the lanes."""
-    k = queues[queue, PRESENT]
+    tail = ends[queue, TAIL]
+    ring[queue, np.uint64(tail & (ring.shape[1] - 1))] = numbers[SLOT] << 32 | size
+    ends[queue, TAIL] = tail + 1
+    k = tail - ends[queue, HEAD]
+    numbers[LONGEST] = max(numbers[LONGEST], k + 1)
     if k < reach:
-        z[position + k * STRIDE] = size
-        born[queue * heads + k] = numbers[SLOT]
-        queues[queue, PRESENT] = k + 1
-        return
-    entry = numbers[FREE]
-    numbers[FREE] = pool[entry, NEXT]
-    numbers[FREE_COUNT] -= 1
-    pool[entry, SIZE] = size
-    pool[entry, ARRIVED] = numbers[SLOT]
-    pool[entry, NEXT] = -1
-    if queues[queue, FIRST] < 0:
-        queues[queue, FIRST] = entry
-    else:
-        pool[queues[queue, LAST], NEXT] = entry
-    queues[queue, LAST] = entry
+        z[position + np.uint64(k) * np.uint64(STRIDE)] = size
 
 
-@njit(cache=True)
-def _leave(z, numbers, queues, born, pool, queue, reach, position, heads, totals):
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _leave(z, numbers, counts, ends, ring, queue, reach, position):
     """Remove the finished jobs of a queue, whose oldest job is at `position` of the lanes; returns how many."""
-    before, kept = queues[queue, PRESENT], 0
-    for k in range(before):
-        remaining = z[position + k * STRIDE]
-        birth = born[queue * heads + k]
+    head, tail, mask = ends[queue, HEAD], ends[queue, TAIL], ring.shape[1] - 1
+    present = min(reach, tail - head)
+    kept = present
+    for back in range(present):  # youngest first: those that stay move towards the tail
+        k = present - 1 - back
+        job = ring[queue, np.uint64((head + k) & mask)]
+        remaining = z[position + np.uint64(k) * np.uint64(STRIDE)]
         if remaining == 0:
-            totals[RESPONSE] += numbers[SLOT] + 1 - birth
+            counts[_RESPONSE] += numbers[SLOT] + 1 - (job >> 32)
         else:
-            z[position + kept * STRIDE] = remaining
-            born[queue * heads + kept] = birth
-            kept += 1
-    ended = before - kept
-    totals[COMPLETIONS] += ended
-    while kept < reach and queues[queue, FIRST] >= 0:
-        entry = queues[queue, FIRST]
-        z[position + kept * STRIDE] = pool[entry, SIZE]
-        born[queue * heads + kept] = pool[entry, ARRIVED]
-        queues[queue, FIRST] = pool[entry, NEXT]
-        pool[entry, NEXT] = numbers[FREE]
-        numbers[FREE] = entry
-        numbers[FREE_COUNT] += 1
-        kept += 1
-    for k in range(kept, before):
-        z[position + k * STRIDE] = 0
-    queues[queue, PRESENT] = kept
+            kept -= 1
+            ring[queue, np.uint64((head + kept) & mask)] = job
+            z[position + np.uint64(kept) * np.uint64(STRIDE)] = remaining
+    ended = kept  # so many places are free at the head
+    counts[_COMPLETIONS] += ended
+    head += ended
+    ends[queue, HEAD] = head
+    for k in range(reach):
+        row = position + np.uint64(k) * np.uint64(STRIDE)
+        if k + ended < present:
+            z[row] = z[row + np.uint64(ended) * np.uint64(STRIDE)]
+        else:
+            size = np.int32(ring[queue, np.uint64((head + k) & mask)] & 0x7FFFFFFF)
+            z[row] = size if head + k < tail else _NO_JOB
     return ended
 
 
 @njit(cache=True)
-def _fill(z, queues, need, have, m, servers, position, types, group):
+def _fill(z, ends, need, have, m, servers, position, types, group):
     """Best-Fit at server m, whose lane is at `position`: start waiting jobs until none fits."""
     resources = need.shape[1]
     while True:
@@ -654,7 +698,8 @@ def _fill(z, queues, need, have, m, servers, position, types, group):
         best, share = -1, -1.0
         for stage in range(2):  # the bottleneck, then the job
             for j in range(types if stage == 1 else 1):
-                fits = queues[j * servers + m, PRESENT] > z[position + j * group + STRIDE]
+                queue = j * servers + m
+                fits = ends[queue, TAIL] - ends[queue, HEAD] > z[position + j * group + STRIDE]
                 own = -1.0
                 for i in range(resources):
                     used = np.int64(0)
@@ -673,18 +718,6 @@ def _fill(z, queues, need, have, m, servers, position, types, group):
         z[position + best * group + STRIDE] += 1
 
 
-@njit(cache=True)
-def _lowest(bits):
-    """Position of the lowest bit of an int32 that is not 0: by halves and without jumps, which nobody could predict."""
-    low = np.int64(bits) & 0xFFFFFFFF
-    position = np.int64(low & 0xFFFF == 0) << 4
-    position += np.int64((low >> position) & 0xFF == 0) << 3
-    position += np.int64((low >> position) & 0xF == 0) << 2
-    position += np.int64((low >> position) & 0x3 == 0) << 1
-    position += np.int64((low >> position) & 0x1 == 0)
-    return position
-
-
 @njit(cache=True, boundscheck=False, error_model="numpy")
 def _squares(z, row, n):
     """The sum of squares of a row."""
@@ -695,90 +728,115 @@ def _squares(z, row, n):
 
 
 # _nrt=False: no reference counting of the arrays, which would cost two atomic operations per array and call.
+# forceinline above: a call would pass each array as seven words.
 @njit(cache=True, boundscheck=False, error_model="numpy", _nrt=False)
 def _advance(
-    words, numbers, z, backlog, random_words, random_bytes, order, born, queues, pool, backlog_sum, jobs_of, ended_at,
+    words, numbers, z, backlog, random_words, random_bytes, order, ends, ring, counts, ended_at,
     reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, size_law, need, have,
-    servers, routing, draws, scheduling, limit, norm_interval, number, most, block, job_level,
-    types, configs, heads, slots, totals, samples, interval,
+    servers, routing, draws, scheduling, limit, norm_interval, third, excess, number, most, block, job_level,
+    types, configs, heads, biased, slots, totals, samples, interval,
 ):  # fmt: skip
-    """Go on for `slots` slots, adding to totals; stops early when the pool cannot take the `most` jobs of a slot.
+    """Go on for `slots` slots, adding to totals; stops early when a ring may be too short for `most` jobs more.
 
     Returns the slots done, or -1 - j when the backlog of type j at a server leaves the range of the weights.
     """
-    count, room, group = len(types), len(heads), (2 + len(heads)) * STRIDE
+    count, group = len(types), (_JOBS + len(heads)) * STRIDE
     for j in range(count):
         totals[ARRIVALS + 1 + 2 * count + j] += backlog[j]  # served = backlog before + arrived - backlog after
     weighted_sum = parallel_sum = perpendicular_sum = 0.0
     norm_slots = 0
     taken = 0
-    backlog_sum[:] = 0
+    counts[:] = 0
     maxweight = scheduling == _MAXWEIGHT and len(configs) > 1
     if numbers[SCHEDULED] == 0:
         numbers[SCHEDULED] = 1
-        if maxweight:
-            _schedule_all(z, words, random_words, random_bytes, servers, number, block, types, configs, heads)
+        _next_slot(
+            z,
+            words,
+            random_words,
+            random_bytes,
+            servers,
+            third,
+            excess,
+            number,
+            block,
+            maxweight,
+            types,
+            configs,
+            heads,
+            biased,
+        )
     done = 0
-    while done < slots and numbers[FREE_COUNT] >= most:
+    while done < slots and numbers[LONGEST] + most <= ring.shape[1]:
         slot = numbers[SLOT]
         for j in range(count):
-            jobs_of[j] = draw(a_cdf, a_values, a_guide, a_start, j, words)
-        for j in range(count):
-            jobs = jobs_of[j]
+            jobs = invert(a_cdf, a_values, a_guide, a_start, j, random_words[j])
             if jobs > 0:
-                row = j * group
-                m = _route(z, words, order, servers, routing, draws, row, block)
-                lane = m // STRIDE * block + m % STRIDE
-                position = row + lane
-                place = position + 2 * STRIDE
+                m = _route(z, words, order, servers, routing, draws, j * group, block)
+                position = _position(j * group, m, block)
+                place, queue = position + np.uint64(_JOBS * STRIDE), np.uint64(j * servers + m)
                 work = 0
                 for _ in range(jobs):
                     size = draw(s_cdf, s_values, s_guide, s_start, size_law[j], words)
                     work += size
                     if job_level:
-                        _join(z, numbers, queues, born, pool, j * servers + m, reach[j], place, room, size)
+                        _join(z, numbers, ends, ring, queue, reach[j], place, size)
                 if z[position] + work > limit:
                     return -1 - j
                 z[position] += work
                 backlog[j] += work
-                totals[ARRIVALS] += jobs
-                totals[ARRIVALS + 1 + count + j] += work
-                totals[ARRIVALS + 1 + 2 * count + j] += work
+                counts[_ARRIVALS] += jobs
+                counts[_PER_TYPE + count + j] += work
                 if scheduling == _BEST_FIT:
-                    _fill(z, queues, need, have, m, servers, lane, count, group)
+                    _fill(z, ends, need, have, m, servers, np.int64(position) - j * group, count, group)
         finished = 0
         first, position = 0, 0
         while first < servers:
             n = min(STRIDE, servers - first)
             for j in range(count):
-                row, n8 = position + j * group, (n + 7) // 8 * 8
-                served, ended = _serve(z, np.uint64(row), n8, reach[j] if job_level else 0)
+                row = np.uint64(position + j * group)
+                served, ended = _serve(z, row, (n + 7) // 8 * 8, reach[j] if job_level else 0)
                 backlog[j] -= served
                 while ended != 0:
                     m = _lowest(ended)
-                    ended &= ended - _ONE
-                    while m < n:  # a job may have ended at any of these servers
-                        queue, place = j * servers + first + m, row + m + 2 * STRIDE
-                        k, present = 0, queues[queue, PRESENT]
-                        while k < present and z[place + k * STRIDE] != 0:
-                            k += 1
-                        if k < present:
-                            gone = _leave(z, numbers, queues, born, pool, queue, reach[j], place, room, totals)
+                    ended &= ended - 1
+                    while m < np.uint64(n):  # a job may have ended at any of these servers
+                        place = row + m + np.uint64(_JOBS * STRIDE)
+                        k = np.uint64(0)
+                        while k < np.uint64(reach[j]) and z[place + k * np.uint64(STRIDE)] != 0:
+                            k += np.uint64(1)
+                        if k < np.uint64(reach[j]):
+                            queue = np.uint64(j * servers + first) + m
+                            gone = _leave(z, numbers, counts, ends, ring, queue, reach[j], place)
                             if scheduling == _BEST_FIT:
-                                z[row + m + STRIDE] -= gone
-                                ended_at[finished] = first + m
+                                z[row + m + np.uint64(STRIDE)] -= gone
+                                ended_at[finished] = first + np.int64(m)
                                 finished += 1
-                        m += 32
+                        m += np.uint64(32)
             position += block
             first += STRIDE
-        if maxweight:
-            _schedule_all(z, words, random_words, random_bytes, servers, number, block, types, configs, heads)
+        _next_slot(
+            z,
+            words,
+            random_words,
+            random_bytes,
+            servers,
+            third,
+            excess,
+            number,
+            block,
+            maxweight,
+            types,
+            configs,
+            heads,
+            biased,
+        )
         for i in range(finished):
             m = ended_at[i]
-            _fill(z, queues, need, have, m, servers, m // STRIDE * block + m % STRIDE, count, group)
+            _fill(z, ends, need, have, m, servers, np.int64(_position(0, m, block)), count, group)
         weighted = 0.0
         for j in range(count):
-            backlog_sum[j] += backlog[j]
+            counts[_PER_TYPE + j] += backlog[j]
             weighted += direction[j] * backlog[j]
         weighted_sum += weighted
         parallel_sum += weighted * weighted
@@ -802,9 +860,13 @@ def _advance(
     totals[PARALLEL] += parallel_sum / servers
     totals[NORM_SLOTS] += norm_slots
     totals[PERPENDICULAR] += perpendicular_sum
+    totals[RESPONSE] += counts[_RESPONSE]
+    totals[COMPLETIONS] += counts[_COMPLETIONS]
+    totals[ARRIVALS] += counts[_ARRIVALS]
     for j in range(count):
-        totals[ARRIVALS + 1 + j] += backlog_sum[j]
-        totals[ARRIVALS + 1 + 2 * count + j] -= backlog[j]
+        totals[ARRIVALS + 1 + j] += counts[_PER_TYPE + j]
+        totals[ARRIVALS + 1 + count + j] += counts[_PER_TYPE + count + j]
+        totals[ARRIVALS + 1 + 2 * count + j] += counts[_PER_TYPE + count + j] - backlog[j]
     return done
 
 
@@ -822,20 +884,28 @@ class Cluster:
         room = next(x for x in REACH if x >= max(reach))
         count = max(len(own) for own in p.configurations)
         blocks = -(-servers // STRIDE)
-        self._group = 2 + room  # rows of a type
+        self._group = _JOBS + room
         rows = types * self._group
-        self._block = (rows + count * (types + 1)) * STRIDE
-        self._most = max(1, sum(law.values[-1] for law in p.arrivals)) if p.level == "job" else 0
-        lanes = np.zeros((blocks, self._block // STRIDE, STRIDE), np.int32)
-        for c in range(1, count):
-            lanes[:, rows + c * (types + 1) + types, :] = -1  # no such configuration: its weight never wins
-        for m, k in enumerate(p.classes):
-            block, lane = divmod(m, STRIDE)
-            for c, s in enumerate(p.configurations[k]):
-                lanes[block, rows + c * (types + 1) : rows + (c + 1) * (types + 1), lane] = (*s, 0)
-            if count == 1 and p.scheduling == "maxweight":
-                for j, served in enumerate(p.configurations[k][0]):
-                    lanes[block, j * self._group + 1, lane] = served
+        biased = len({len(own) for own in p.configurations}) > 1
+        width = types + biased  # rows of a configuration
+        self._block = (rows + count * width) * STRIDE
+        self._most = max(law.values[-1] for law in p.arrivals) if p.level == "job" else 0
+        memory = np.zeros(blocks * self._block + 16, np.int32)
+        shift = -memory.ctypes.data % 64 // 4  # rows begin at cache lines
+        lanes = memory[shift : shift + blocks * self._block].reshape(blocks, -1, STRIDE)
+        for j in range(types):
+            lanes[:, j * self._group + _JOBS : (j + 1) * self._group] = _NO_JOB
+            lanes[:, j * self._group + _BITS] = (1 << np.arange(STRIDE) % 32).astype(np.uint32).view(np.int32)
+            lanes[-1, j * self._group, servers - (blocks - 1) * STRIDE :] = _NOBODY
+        configurations = np.zeros((count, width, blocks * STRIDE), np.int32)
+        first = 0
+        for number, own in zip(p.counts, p.configurations, strict=True):
+            configurations[: len(own), :types, first : first + number] = np.array(own)[:, :, None]
+            configurations[len(own) :, types:, first : first + number] = -1  # no such configuration: it never wins
+            first += number
+        lanes[:, rows:] = configurations.reshape(-1, blocks, STRIDE).swapaxes(0, 1)
+        if count == 1 and p.scheduling == "maxweight":
+            lanes[:, 1 : rows : self._group] = lanes[:, rows:]
         heaviest = max(1, *(sum(s) for own in p.configurations for s in own))
         routing = {"jsq": _JSQ, "random": _RANDOM, "power_of_two_with_replacement": _WITH_REPLACEMENT}
         have, need = p.integer_resources()
@@ -845,40 +915,36 @@ class Cluster:
             np.array([sizes.index(law) for law in p.sizes], np.int64),
             np.array(need, np.int64).reshape(types, -1), np.array([have[k] for k in p.classes]).reshape(servers, -1),
             servers, routing.get(p.routing, _POWER_OF_D), p.draws, SCHEDULING.index(p.scheduling),
-            (2**31 - 1) // heaviest, p.norm_interval, count, self._most, self._block, p.level == "job",
-            (0,) * types, (0,) * min(count, UNROLLED + 1), (0,) * room,
+            (2**31 - 2) // heaviest, p.norm_interval, _THIRD, _EXCESS, count, self._most, self._block, p.level == "job",
+            (0,) * types, (0,) * min(count, UNROLLED + 1), (0,) * room, (0,) * biased,
         )  # fmt: skip
-        random_words = np.zeros(-(-servers // 8) + 1, np.uint64)
+        random_words = np.zeros(types + -(-servers // 8), np.uint64)
         self._state = State(
             np.array(words, np.uint64),
-            np.array([0, 0, -1, 0], np.int64),
+            np.zeros(3, np.int64),
             lanes.reshape(-1),
             np.zeros(types, np.int64),
             random_words,
             random_words.view(np.uint8),
             np.arange(servers, dtype=np.int64),
-            np.zeros(types * servers * room, np.int64),
-            np.tile(np.array([0, -1, -1]), (types * servers, 1)),
-            np.zeros((0, 3), np.int64),
-            np.zeros(types, np.int64),
-            np.zeros(types, np.int64),
+            np.zeros((types * servers, 2), np.int64),
+            np.zeros((types * servers, 1), np.int64),
+            np.zeros(3 + 2 * types, np.int64),
             np.zeros(types * servers, np.int64),
         )
         if p.level == "job":
-            self._grow(max(1024, 4 * self._most))
+            self._grow(max(16, self._most))
         self._run(0, np.zeros(len(columns(p))), np.zeros(0), 0)  # the schedule of the first slot
 
     def _grow(self, room: int) -> None:
-        """More entries for waiting jobs, chained to the free ones; results do not depend on it."""
+        """Room for so many jobs in each queue, or more; results do not depend on it."""
         s = self._state
-        old = len(s.pool)
-        pool = np.zeros((room, 3), np.int64)
-        pool[:old] = s.pool
-        pool[old:, NEXT] = np.arange(old + 1, room + 1)
-        pool[-1, NEXT] = s.numbers[FREE]
-        s.numbers[FREE] = old
-        s.numbers[FREE_COUNT] += room - old
-        self._state = s._replace(pool=pool)
+        queues, old = s.ring.shape
+        ring = np.zeros((queues, 1 << (room - 1).bit_length()), np.int64)
+        ring[:, :old] = np.take_along_axis(s.ring, s.ends[:, HEAD, None] + np.arange(old) & old - 1, axis=1)
+        s.ends[:, TAIL] -= s.ends[:, HEAD]
+        s.ends[:, HEAD] = 0
+        self._state = s._replace(ring=ring)
 
     def _run(self, slots: int, totals: NDArray[np.float64], samples: NDArray[np.float64], interval: int) -> int:
         return _advance(*self._state, *self._fixed, slots, totals, samples, interval)
@@ -905,18 +971,15 @@ class Cluster:
 
     def jobs(self, j: int, m: int) -> list[tuple[int, int]]:
         """Remaining size and arrival slot of the type-j jobs at server m (both from 0), in order of arrival."""
-        s, room = self._state, self._group - 2
-        queue = j * self.parameters.servers + m
+        s, queue = self._state, j * self.parameters.servers + m
         block, lane = divmod(m, STRIDE)
-        position = block * self._block + (j * self._group + 2) * STRIDE + lane
-        found = [
-            (int(s.lanes[position + k * STRIDE]), int(s.born[queue * room + k]))
-            for k in range(s.queues[queue, PRESENT])
-        ]
-        entry = s.queues[queue, FIRST]
-        while entry >= 0:
-            found.append((int(s.pool[entry, SIZE]), int(s.pool[entry, ARRIVED])))
-            entry = s.pool[entry, NEXT]
+        position = block * self._block + (j * self._group + _JOBS) * STRIDE + lane
+        head, tail = s.ends[queue].tolist()
+        found = []
+        for k in range(tail - head):
+            job = int(s.ring[queue, head + k & s.ring.shape[1] - 1])
+            served = k < self.parameters.reach()[j]
+            found.append((int(s.lanes[position + k * STRIDE]) if served else job & 0x7FFFFFFF, job >> 32))
         return found
 
     def advance(
@@ -945,7 +1008,7 @@ class Cluster:
                 samples.append(room[:taken])
             left -= done
             if left > 0:
-                self._grow(2 * len(self._state.pool))
+                self._grow(2 * self._state.ring.shape[1])
         return totals, np.concatenate(samples) if samples else np.zeros(0)
 
 
