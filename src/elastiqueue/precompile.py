@@ -25,10 +25,14 @@ SCENARIOS: list[dict[str, Any]] = [
         for rate in (0.4, VARYING)
         for service in ("exponential", {"hyperexponential": 4}, {"erlang": 4})
     ),
-    {
-        **SLOTTED, "model": "cluster", "servers": 2, "resources": [30, 30, 4000], "job_types": MACHINES,
-        "arrivals": {"law": "poisson", "mean": [0.1, 0.1, 0.1]},
-    },
+    *(
+        {**SLOTTED, "model": "cluster", **servers, "job_types": MACHINES,
+         "arrivals": {"law": "poisson", "mean": [0.1, 0.1, 0.1]}}
+        for servers in (
+            {"servers": 2, "resources": [30, 30, 4000]},
+            {"classes": [{"count": 1, "resources": [60, 60, 8000]}, {"count": 1, "resources": [20, 20, 2000]}]},
+        )
+    ),
     {**SLOTTED, "model": "single_type", "servers": 2, "arrivals": {"law": "poisson", "mean": 0.5}},
 ]  # fmt: skip
 
@@ -41,8 +45,10 @@ def main() -> None:
     window(ServiceScenario.model_validate(steady))
     exact(ServiceScenario.model_validate(steady))
     for service in ("exponential", {"erlang": 2}):
-        values = {**SERVICE, "model": "tabs", "arrival_rate": VARYING, "service": service, "horizon": 5.0}
-        fluid_path(ServiceScenario.model_validate(values))
+        for rate in (0.4, VARYING):
+            values = {**SERVICE, "model": "tabs", "arrival_rate": rate, "service": service, "horizon": 5.0}
+            for start in ("fixed_point", "all_idle_on"):
+                fluid_path(ServiceScenario.model_validate({**values, "start": start}))
     simulated_drift(3, 0.5, 1.0, 1.0, 1, max_events=1000, min_events=100)
 
 

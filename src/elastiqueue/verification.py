@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elastiqueue.scenarios.base import ConfigError
+from elastiqueue.errors import ConfigError
 
 EQUAL, WITHIN, PARTLY, DIFFERENT, MISSING = "bit-equal", "equal within error", "equal in part", "different", "missing"
 STANDARD_ERRORS = 5.0

@@ -7,6 +7,7 @@ rule compute:
         provenance=f"{RESULTS}/computed/{{experiment}}.provenance.json",
     log:
         f"{RESULTS}/logs/compute/{{experiment}}.log",
+    priority: 1  # the longest job may be among them, and nothing waits for the simulations alone
     resources:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=30,

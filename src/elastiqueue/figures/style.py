@@ -31,8 +31,8 @@ SETTINGS: Any = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
     "ytick.labelsize": 7, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.2,
     "lines.markersize": 3.2, "axes.grid": True, "grid.linewidth": 0.4, "grid.alpha": 0.4, "legend.frameon": False,
-    "figure.constrained_layout.use": True, "savefig.dpi": 200, "pdf.fonttype": 42, "font.family": "DejaVu Sans",
-    "svg.hashsalt": "elastiqueue", "axes.prop_cycle": cycler(color=COLOURS),
+    "figure.constrained_layout.use": True, "figure.dpi": 200, "axes.titley": 1.0, "pdf.fonttype": 42,
+    "font.family": "DejaVu Sans", "svg.hashsalt": "elastiqueue", "axes.prop_cycle": cycler(color=COLOURS),
 }  # fmt: skip
 
 

@@ -913,7 +913,8 @@ class Cluster:
         self._fixed = (
             np.array(reach, np.int64), np.array(p.c, np.float64), *tables(p.arrivals), *tables(sizes),
             np.array([sizes.index(law) for law in p.sizes], np.int64),
-            np.array(need, np.int64).reshape(types, -1), np.array([have[k] for k in p.classes]).reshape(servers, -1),
+            np.array(need, np.int64).reshape(types, -1),
+            np.array([have[k] for k in p.classes], np.int64).reshape(servers, -1),
             servers, routing.get(p.routing, _POWER_OF_D), p.draws, SCHEDULING.index(p.scheduling),
             (2**31 - 2) // heaviest, p.norm_interval, _THIRD, _EXCESS, count, self._most, self._block, p.level == "job",
             (0,) * types, (0,) * min(count, UNROLLED + 1), (0,) * room, (0,) * biased,

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from elastiqueue.errors import ConfigError
+
+__all__ = ["ConfigError", "Positive", "Rate", "Strict", "one_line"]
+
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class ConfigError(ValueError):
-    """An error that the user can mend; its text is one line: key, value, what is allowed."""
 
 
 class Strict(BaseModel):
