@@ -42,6 +42,7 @@ lock: ## renew requirements.lock from pyproject.toml (needs uv)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . && $(BIN)/python -m elastiqueue.precompile && touch .venv
 
 clean: ## remove results and figures, not the environment
-	rm -rf results paper_figures/*.pdf paper_figures/*.png paper_figures/data paper_figures/tables
+	rm -rf results paper_figures/data paper_figures/tables
+	rm -f paper_figures/*.pdf paper_figures/*.png paper_figures/*.html paper_figures/*.json paper_figures/claims.md paper_figures/verification.md
 
 .PHONY: help figures quick test test-all lint report verify estimate bench lock clean

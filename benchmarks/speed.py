@@ -13,6 +13,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from unittest.mock import patch
 
 import numpy as np
 from numba import njit
@@ -128,8 +129,13 @@ def fluid_path(runs: int) -> None:
 
         return work
 
+    def uncompiled() -> float:
+        with patch.object(fluid, "_plain_kernel", fluid._plain_kernel.py_func):
+            return stepped(step)()
+
     works = {
         "fluid path, event-driven (error 1e-8)": solved,
+        f"fluid path, plain step {step:g} as a loop in Python": uncompiled,
         f"fluid path, plain step {step:g} (error < 1e-3)": stepped(step),
         "fluid path, plain step 0.00025 (a million steps)": stepped(250e-6),
     }

@@ -266,9 +266,9 @@ def _single_type_report(parameters: Any) -> Report:
 def compute_rows(scenario: Any, engine: str = "stability") -> list[dict[str, Any]]:
     """Tidy rows (columns of `summaries.VALUES`, and `note`) of the engines `stability` and `stability_map`.
 
-    stability: the metrics verdict (1 stable, -1 unstable, 0 undecided), drift, margin; for TABS also saturated (the m
-    behind the drift) and growth (predicted growth of the total number of tasks); for clusters largest_stable_load and
-    capacity_load. Exact values have n = 0 and as interval their error bound; simulated drifts have se and n = batches.
+    stability: the metrics verdict (1 stable, -1 unstable, 0 undecided) and drift; for TABS also saturated (the m behind
+    the drift) and growth (predicted growth of the total number of tasks); for others margin, for clusters
+    largest_stable_load and capacity_load. Exact values have n = 0 and as interval their error bound; simulated drifts have se and n = batches.
 
     stability_map (TABS): smallest_stable, the N0 from which all N up to the scenario's `servers` are stable (empty:
     that many are not known to be stable), with [N known to be unstable, plus 1; N0] as interval; certain (1 or 0);
@@ -285,7 +285,7 @@ def compute_rows(scenario: Any, engine: str = "stability") -> list[dict[str, Any
         names = ("growth", "largest_stable_load", "capacity_load")
         return rows + [_row(name, found.facts[name]) for name in names if name in found.facts]
     deciding = _deciding(found.tabs)
-    rows += [_drift_row("drift", deciding), _row("margin", found.margin), _row("saturated", float(deciding.saturated))]
+    rows += [_drift_row("drift", deciding), _row("saturated", float(deciding.saturated))]
     if found.verdict == "unstable":
         return [*rows, _drift_row("growth", deciding, deciding.saturated)]
     return [*rows, _row("growth", found.tabs.growth)]

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elastiqueue.config import ServiceScenario
-from elastiqueue.engines.simulation import estimates, grid_of
+from elastiqueue.engines.simulation import grid_of
 from elastiqueue.experiments import Point, specified_points
 from elastiqueue.models.registry import model_of
 from elastiqueue.results import read_arrays, text_digest
-from elastiqueue.statistics import mean_estimate
+from elastiqueue.statistics import estimate, mean_estimate
 from elastiqueue.tidy import VALUES, value_row
 
 PATH_PARTS = 7  # components of a recorded path that the summary keeps: u, d0, d1, tasks, then q_1, q_2, q_3
@@ -54,9 +54,10 @@ def summarise_chunk(
     for i, point in enumerate(specified_points(specification)):
         head = {"label": point.label, **point.scenario.describe()}
         totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
-        found = estimates(point.scenario, totals)
-        kept = found if metrics is None else [name for name in metrics if name in found]
-        rows.extend({**head, **value_row(name, found[name])} for name in kept)
+        model = model_of(point.scenario)
+        columns, known = model.columns(point.scenario), model.metrics(point.scenario)
+        kept = known if metrics is None else [name for name in metrics if name in known]
+        rows.extend({**head, **value_row(name, estimate(known[name], columns, totals))} for name in kept)
         if f"paths_{i}" in loaded[0][1]:
             paths = np.concatenate([arrays[f"paths_{i}"] for _, arrays in loaded])
             if SUP_DISTANCE in (metrics or ()) and isinstance(point.scenario, ServiceScenario):
