@@ -40,6 +40,15 @@ def test_cost_grows_with_the_number_of_servers() -> None:
     assert 3 < large / small < 20
 
 
+def test_cost_of_a_cluster_with_classes_of_servers() -> None:
+    values = {
+        "model": "cluster", "job_types": [[1], [2]],
+        "classes": [{"count": 2, "resources": [4]}, {"count": 1, "resources": [2]}],
+        "arrivals": {"law": "poisson", "mean": [0.1, 0.1]}, "slots": 100, "warm_up": 0,
+    }  # fmt: skip
+    assert 0 < cost(scenario_from(values), 0.01) < 1e-3
+
+
 def test_configurations_are_merged_as_the_workflow_does_it() -> None:
     values = {"run": "a", "experiments": {"x": {"grid": {"n": [1, 2]}, "block": 5}}}
     changes = {"run": "b", "experiments": {"x": {"grid": {"n": [3]}}, "y": {}}}

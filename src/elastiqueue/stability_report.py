@@ -268,7 +268,8 @@ def compute_rows(scenario: Any, engine: str = "stability") -> list[dict[str, Any
 
     stability: the metrics verdict (1 stable, -1 unstable, 0 undecided) and drift; for TABS also saturated (the m behind
     the drift) and growth (predicted growth of the total number of tasks); for others margin, for clusters
-    largest_stable_load and capacity_load. Exact values have n = 0 and as interval their error bound; simulated drifts have se and n = batches.
+    largest_stable_load and capacity_load. Exact values have n = 0 and as interval their error bound; simulated drifts
+    have se and n = batches.
 
     stability_map (TABS): smallest_stable, the N0 from which all N up to the scenario's `servers` are stable (empty:
     that many are not known to be stable), with [N known to be unstable, plus 1; N0] as interval; certain (1 or 0);
