@@ -23,7 +23,7 @@ def simulated(log: str) -> dict[str, int]:
     """How many pilot runs and blocks were put into the cache, which is how many were simulated."""
     moved = [line.split("output file ")[1] for line in log.splitlines() if line.startswith("Moving output file")]
     return {
-        "pilot": sum("/pilots/" in path for path in moved),
+        "pilot": sum("/pilots/" in path and "provenance" not in path for path in moved),
         "block": sum(path.endswith(".npz to cache.") for path in moved),
     }
 
