@@ -32,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
         print(f"elastiqueue: {' '.join(text.split())}", file=sys.stderr)
         return 2
+    except (MemoryError, ArithmeticError) as error:  # sizes and rates out of all bounds
+        text = " ".join(str(error).split()) or type(error).__name__
+        print(f"elastiqueue: the scenario is too large or out of range: {text}", file=sys.stderr)
+        return 2
 
 
 def _parser() -> argparse.ArgumentParser:

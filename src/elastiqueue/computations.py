@@ -9,11 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from elastiqueue.config import ConfigError
 from elastiqueue.experiments import ENGINE_MODULES, specified_points
-from elastiqueue.scenarios.service import SERVICE_MODELS
-
-CONTINUOUS = ("exact", "fluid", "fluid_stability")
 
 
 def computed_rows(engine: str, specification: str) -> list[dict[str, Any]]:
@@ -21,8 +17,6 @@ def computed_rows(engine: str, specification: str) -> list[dict[str, Any]]:
     module = importlib.import_module(ENGINE_MODULES[engine][0])
     rows: list[dict[str, Any]] = []
     for point in specified_points(specification):
-        if engine in CONTINUOUS and point.scenario.model not in SERVICE_MODELS:
-            raise ConfigError(f"engine = {engine}: is for models in continuous time, not for {point.scenario.model}")
         head = {"label": point.label, **point.scenario.describe()}
         rows += [{**head, **row} for row in module.compute_rows(engine=engine, scenario=point.scenario)]
     return rows

@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError
 
 from elastiqueue.config import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.models.registry import module_name
+from elastiqueue.scenarios.service import SERVICE_MODELS
 from elastiqueue.seeding import canonical_json, digest
 from elastiqueue.sources import PACKAGE, source_digest
 
@@ -31,6 +32,16 @@ ENGINE_MODULES = {
     "bounds": ("elastiqueue.cluster_tables",),
     "stability": ("elastiqueue.stability_report",),
     "stability_map": ("elastiqueue.stability_report",),
+}
+
+
+ENGINE_MODELS = {  # of the others: every model
+    "exact": SERVICE_MODELS,
+    "fluid": ("tabs", "jiq"),
+    "fluid_stability": ("tabs", "jiq"),
+    "stability_map": ("tabs",),
+    "capacity": ("cluster",),
+    "bounds": ("cluster", "single_type"),
 }
 
 
@@ -79,7 +90,9 @@ class RunConfig(Strict):
     """One run of the workflow."""
 
     run: Name = Field(description="Name of the run; its results go to results/<run>.")
-    output: str = Field(description="Folder of figures, tables and the data behind them.")
+    output: Annotated[str, Field(pattern=r"^[\w/][\w./-]*$")] = Field(
+        description="Folder of figures, tables and the data behind them; letters, digits and . _ - / only."
+    )
     seed: Annotated[int, Field(ge=0)] = Field(description="Root of all random streams.")
     replications: Annotated[int, Field(ge=2)] = Field(
         description="Replications where neither experiment nor case says otherwise."
@@ -92,6 +105,12 @@ def drawings() -> list[str]:
     """Names that a figure may give in `draw`: the modules of elastiqueue.figures (none is imported here)."""
     found = {path.stem for path in (PACKAGE / "figures").glob("*.py")}
     return sorted(found - {"__init__", "style"})
+
+
+def diagrams() -> list[str]:
+    """Those of them that need no data: their `draw` says so by the type of its argument."""
+    folder = PACKAGE / "figures"
+    return [name for name in drawings() if "def draw(data: None" in (folder / f"{name}.py").read_text(encoding="utf-8")]
 
 
 @dataclass(frozen=True)
@@ -115,6 +134,9 @@ def load(values: Mapping[str, Any]) -> RunConfig:
                 if key not in keys:
                     raise ConfigError(f"split_by = {key}: must be a key of its cases or grid")
             for point in points(config, experiment):
+                fitting = ENGINE_MODELS.get(experiment.engine, (point.scenario.model,))
+                if point.scenario.model not in fitting:
+                    raise ConfigError(f"engine = {experiment.engine}: needs a model of {', '.join(fitting)}")
                 if point.scenario.precision is not None:
                     raise ConfigError("precision: is for `elastiqueue simulate`; an experiment sets replications")
         except ConfigError as error:
@@ -123,6 +145,8 @@ def load(values: Mapping[str, Any]) -> RunConfig:
     for name, figure in config.figures.items():
         if figure.draw not in drawn:
             raise ConfigError(f"figures.{name}.draw = {figure.draw}: must be one of {', '.join(drawn)}")
+        if not figure.experiments and figure.draw not in diagrams():
+            raise ConfigError(f"figures.{name}.experiments = []: must name at least one for draw = {figure.draw}")
         for wanted in figure.experiments:
             if wanted not in config.experiments:
                 known = ", ".join(config.experiments)

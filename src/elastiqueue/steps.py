@@ -66,7 +66,8 @@ def _summary(options: argparse.Namespace) -> None:
     ]
     for name in options.metrics:
         if name not in {row["metric"] for row in rows}:
-            raise ConfigError(f"metrics = {name}: must be a metric of a model of the experiment")
+            experiment = Path(options.output).stem
+            raise ConfigError(f"experiments.{experiment}.metrics = {name}: must be a metric of one of its models")
     write_rows(rows, options.output)
 
 

@@ -383,6 +383,8 @@ def _output(options: argparse.Namespace) -> Path:
     output = Path(options.output or ("paper_figures" if options.run == "paper" else f"results/{options.run}"))
     if not output.is_dir():
         raise ConfigError(f"--run = {options.run}: must be a finished run; {output} does not exist")
+    if not _tables(output):
+        raise ConfigError(f"--run = {options.run}: must be a finished run; {output} holds no data/*.csv")
     return output
 
 

@@ -144,6 +144,17 @@ def test_a_mistake_in_the_configuration_is_one_line_and_writes_nothing(project, 
     assert not (project / "results/bad").exists()
 
 
+def test_a_step_that_fails_fails_its_job_and_is_heard(project):
+    """A metric that no model has: known to the step only."""
+    (project / "wrong.yaml").write_text(TINY + "  service_paths: {metrics: [mean_wiat], grid: {servers: [5]}}\n")
+    target = "results/tiny/summaries/service_paths.csv"
+    output = run(project, config="wrong.yaml", check=False, targets=[target])
+    assert "elastiqueue: experiments.service_paths.metrics = mean_wiat: must be a metric" in output
+    assert "CalledProcessError" in output or "non-zero exit code" in output
+    assert "MissingOutputException" not in output
+    assert not (project / target).exists()
+
+
 def test_the_order_and_number_of_cores_change_no_byte(project, tmp_path):
     other = copy_project(tmp_path / "other")
     (other / "tiny.yaml").write_text(TINY.replace("block: 2", "block: 3"))

@@ -17,8 +17,9 @@ except ConfigError as error:
 # The scheduler asks for them again and again.
 SPECIFICATIONS = {name: {each: chunk.specification() for each, chunk in own.items()} for name, own in CHUNKS.items()}
 
-# Jobs run with the interpreter that runs snakemake, whether or not its environment is activated.
-shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+# Jobs run with the interpreter that runs snakemake, whether or not its environment is activated. A prefix takes the
+# place of Snakemake's own, which makes a job fail with any part of its pipe.
+shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 RESULTS = f"results/{RUN.run}"
 OUTPUT = RUN.output

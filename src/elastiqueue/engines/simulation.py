@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elastiqueue.autocorrelation import autocorrelation_time
+from elastiqueue.errors import ConfigError
 from elastiqueue.models.base import Ratio
 from elastiqueue.models.registry import model_of
 from elastiqueue.scenarios.service import ServiceScenario
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 SAMPLES_PER_T0 = 20
 FIRST_PILOT, SHORTEST_PILOT, DOUBLINGS = 20, 500.0, 5  # in t0; in service times
 PILOT_IN_TAU = 50
+MOST_REPLICATIONS = 100_000  # of a run to a precision
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,10 @@ def simulate_to_precision(scenario: Scenario) -> tuple[NDArray[np.float64], NDAr
     """The scenario's replications, and where it asks for a precision as many more as reach it.
 
     At least 30 replications go before the first look, since stopping early on a narrow interval under-covers.
+
+    Raises
+    ------
+    ConfigError : MOST_REPLICATIONS do not reach the precision, or the metric has no value (no task was lost, say).
     """
     span = window(scenario)
     wanted = scenario.precision
@@ -118,8 +124,16 @@ def simulate_to_precision(scenario: Scenario) -> tuple[NDArray[np.float64], NDAr
     while wanted is not None:
         found = estimates(scenario, totals)[wanted.metric]
         low, high = found.interval()
-        if not (high - low) / 2 > wanted.relative * abs(found.mean):
+        half = (high - low) / 2
+        if math.isnan(half) or found.mean == 0.0:
+            raise ConfigError(f"precision.metric = {wanted.metric}: has no value but 0 in {len(totals)} replications")
+        if half <= wanted.relative * abs(found.mean):
             break
+        if len(totals) >= MOST_REPLICATIONS:
+            reached = half / abs(found.mean)
+            raise ConfigError(
+                f"precision.relative = {wanted.relative:g}: {len(totals)} replications reach {reached:.2g}"
+            )
         more = max(10, len(totals) // 4)
         extra, extra_paths = simulate(scenario, len(totals), len(totals) + more, span)
         totals, paths = np.concatenate([totals, extra]), np.concatenate([paths, extra_paths])

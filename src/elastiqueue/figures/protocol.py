@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
@@ -43,7 +42,7 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], ben
     )
 
 
-def draw(data: pd.DataFrame | None = None) -> Figure:
+def draw(data: None = None) -> Figure:
     """The diagram; it has no data."""
     figure, axes = plt.subplots(figsize=(TEXT_WIDTH, 3.2))
     axes.set(xlim=(0.4, 11.8), ylim=(-0.15, 5.75))

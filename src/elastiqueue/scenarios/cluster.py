@@ -174,6 +174,10 @@ class ClusterScenario(Slotted):
                 raise ConfigError("job_types: is missing; resources need the needs of each type")
             if kind.configurations is not None and (not kind.configurations or not kind.configurations[0]):
                 raise ConfigError("configurations = []: must have at least one, with one number per type")
+        for law in self.job_sizes if isinstance(self.job_sizes, list) else [self.job_sizes]:
+            smallest = min(law.values if isinstance(law, FiniteSizes) else [first for first, _, _ in law.uniform])
+            if smallest < 1:
+                raise ConfigError(f"job_sizes = {smallest}: must be >= 1 slot")
         if self.arrivals.epsilon is not None and self.facet is None:
             raise ConfigError("facet: is missing; arrivals.epsilon is a distance to a facet")
         if (self.slots == "auto" or self.warm_up == "auto") and self.facet is None:
