@@ -169,7 +169,6 @@ TRUNCATED = {
     "pilots/standby_low_load/*.json": "is damaged",
     "summaries/standby_low_load.csv": "is damaged or was edited",
     "computed/standby_low_load_fluid.csv": "is damaged or was edited",
-    "data/fig4.csv": "is damaged or was edited",
 }
 
 
