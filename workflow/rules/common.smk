@@ -77,3 +77,13 @@ def drawing(wildcards):
 
 def caption(wildcards):
     return RUN.figures[wildcards.figure].caption
+
+
+def picture():
+    """The PNG of a figure, in the report: it shows images inline, but leaves a PDF to the viewer of the browser."""
+    return report(
+        f"{OUTPUT}/{{figure}}.png",
+        category=lambda wildcards: f"Paper {RUN.figures[wildcards.figure].paper}",
+        caption="../report/figure.rst",
+        labels=lambda wildcards: {"figure": wildcards.figure},
+    )

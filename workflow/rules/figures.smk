@@ -2,16 +2,6 @@
 DIAGRAMS = [name for name, spec in RUN.figures.items() if not spec.experiments]
 
 
-def picture():
-    """The PNG of a figure, in the report: it shows images inline, but leaves a PDF to the viewer of the browser."""
-    return report(
-        f"{OUTPUT}/{{figure}}.png",
-        category=lambda wildcards: f"Paper {RUN.figures[wildcards.figure].paper}",
-        caption="../report/figure.rst",
-        labels=lambda wildcards: {"figure": wildcards.figure},
-    )
-
-
 rule draw:
     input:
         summaries,
