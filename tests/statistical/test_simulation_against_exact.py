@@ -15,8 +15,8 @@ POINTS = [
     ("tabs", 1, 0.3, 0.1, 0.1, {"buffer": 2}),
     ("tabs", 1, 0.95, 0.01, 10, {"buffer": 6}),
     ("tabs", 2, 0.2, 10, 0.1, {"buffer": 5}),
-    # All servers are off rarely but long: a replication's loss has skewness 2.6 in both simulators, and of 64 replications
-    # the error exceeds 3 standard errors in 1 to 2 % of samples, not 0.3 %. 640 make the skewness of their mean 0.1.
+    # All servers are off rarely but long: a replication's loss has skewness 2.6 in both simulators, and the error of 64
+    # replications exceeds 3 standard errors in 1 to 2 % of samples, not 0.3 %. The mean of 640 has skewness 0.1.
     ("tabs", 2, 0.6, 0.01, 0.01, {"buffer": 5, "replications": 640}),
     ("tabs", 3, 0.9, 1, 1, {"buffer": 6}),
     ("tabs", 4, 0.3, 1, 0.01, {"buffer": 6}),
