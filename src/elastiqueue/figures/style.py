@@ -56,13 +56,14 @@ def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
         for axis in (axes.xaxis, axes.yaxis):
             if axis.get_scale() == "log":
                 axis.set_minor_locator(NullLocator())
-    figure.draw_without_rendering()
+    figure.get_layout_engine().execute(figure)
+    outputs = ((pdf, {"CreationDate": None, "Producer": None, "Creator": None}), (png, {"Software": None}))
     with matplotlib.rc_context({"figure.constrained_layout.use": False}):
-        figure.set_layout_engine(None)  # keeps what was found; any engine would be run again before each file
-    for path, metadata in ((pdf, {"CreationDate": None, "Producer": None, "Creator": None}), (png, {"Software": None})):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=Path(path).suffix[1:], metadata=metadata)
-        write_atomically(path, buffer.getvalue())
+        figure.set_layout_engine(None)  # keeps what was found; savefig would turn on again what the settings name
+        for path, metadata in outputs:
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=Path(path).suffix[1:], metadata=metadata)
+            write_atomically(path, buffer.getvalue())
 
 
 def curve(axes: Axes, rows: pd.DataFrame, x: str, index: int, label: str | None, **options: Any) -> None:
