@@ -205,12 +205,11 @@ def test_cluster_metrics_agree_with_each_other_and_with_the_lower_bound():
     assert samples.shape == (10, samples.shape[1], 1)
     means = samples.mean(axis=(1, 2))
     assert abs(means.mean() - weighted.mean) < 5 * means.std(ddof=1) / math.sqrt(10)
-    tails = list(slotted.tail_rows(infocom(), samples))
-    heights = [np.mean(values) for _, _, values in tails]
-    assert [x for _, x, _ in tails] == list(slotted.TAIL_POINTS)
+    levels = slotted.tail_levels(infocom(sample_every=10))
+    assert [x for x, _ in levels] == list(slotted.TAIL_POINTS)
+    assert levels[4] == (1.0, slotted.bounds(infocom()).leading)
+    heights = [float((samples > level).mean()) for _, level in levels]
     assert all(a >= b for a, b in itertools.pairwise(heights))
-    leading = slotted.bounds(infocom()).leading
-    assert list(tails[4][2]) == (samples > leading).mean(axis=(1, 2)).tolist()  # one number per replication
 
 
 def test_the_warm_up_test_finds_a_warm_up_that_is_too_short():

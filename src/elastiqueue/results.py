@@ -73,9 +73,9 @@ def _digest_file(path: str | Path) -> Path:
 
 
 def write_arrays(path: str | Path, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays and a JSON header into one .npz file; equal contents give equal bytes."""
+    """Write arrays and a JSON header, its keys in their order, into one .npz file; equal contents give equal bytes."""
     buffer = io.BytesIO()
-    header = np.frombuffer(json.dumps({"arrays": sorted(arrays), **meta}, sort_keys=True).encode(), np.uint8)
+    header = np.frombuffer(json.dumps({"arrays": sorted(arrays), **meta}).encode(), np.uint8)
     np.savez(buffer, allow_pickle=False, **{"meta": header}, **dict(arrays))
     write_atomically(path, buffer.getvalue())
 

@@ -1,40 +1,31 @@
-"""Summaries: the estimates of an experiment from its block files, one row per scenario and metric."""
+"""Summaries: the estimates of an experiment from its block files, one row per scenario and metric.
+
+The header of a block file describes each of its scenarios i, with arrays `totals_i` and, where recorded, `paths_i`:
+
+    head        values of the columns that name the scenario in tidy tables
+    columns     what each column of the totals, shape (replications, columns), counts or integrates
+    metrics     name -> [numerator, denominator], each column -> weight: a metric is a ratio of sums over replications
+    components  what each column of the paths, shape (replications, times, components), holds; in place of these two
+    times       those of the rows of a path
+    tail        points (x, level): P(path > level) is estimated by the share of time
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elastiqueue.config import ServiceScenario
-from elastiqueue.engines.simulation import grid_of
-from elastiqueue.experiments import Point, specified_points
-from elastiqueue.models.registry import model_of
+from elastiqueue.models.base import Ratio
 from elastiqueue.results import read_arrays, text_digest
 from elastiqueue.statistics import estimate, mean_estimate
 from elastiqueue.tidy import VALUES, value_row
 
 PATH_PARTS = 7  # components of a recorded path that the summary keeps: u, d0, d1, tasks, then q_1, q_2, q_3
 SUP_DISTANCE = "sup_distance"  # asked for as a metric: distance of recorded paths from the fluid path, in their place
-
-
-def _path_rows(point: Point, paths: NDArray[np.float64]) -> Iterable[dict[str, Any]]:
-    """Along the grid: mean and error over the replications, and the path of replication 0; or a model's own rows."""
-    tails = getattr(model_of(point.scenario), "tail_rows", None)
-    if tails is not None:
-        for name, x, values in tails(point.scenario, paths):
-            yield value_row(name, mean_estimate(values), x, "tail")
-        return
-    names = model_of(point.scenario).components(point.scenario)[:PATH_PARTS]
-    for row, time in enumerate(grid_of(point.scenario)):
-        for column, name in enumerate(names):
-            values = [float(value) for value in paths[:, row, column]]
-            yield value_row(name, mean_estimate(values), float(time), "path mean")
-            one = {"metric": name, "time": float(time), "statistic": "path", "mean": values[0], "n": 1}
-            yield {**dict.fromkeys(VALUES), **one}
 
 
 def summarise_chunk(
@@ -51,19 +42,35 @@ def summarise_chunk(
             )
         begin = meta["last"]
     rows: list[dict[str, Any]] = []
-    for i, point in enumerate(specified_points(specification)):
-        head = {"label": point.label, **point.scenario.describe()}
+    for i, point in enumerate(loaded[0][0]["points"]):
         totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
-        model = model_of(point.scenario)
-        columns, known = model.columns(point.scenario), model.metrics(point.scenario)
+        known = {name: Ratio(*parts) for name, parts in point["metrics"].items()}
         kept = known if metrics is None else [name for name in metrics if name in known]
-        rows.extend({**head, **value_row(name, estimate(known[name], columns, totals))} for name in kept)
+        found = [value_row(name, estimate(known[name], point["columns"], totals)) for name in kept]
         if f"paths_{i}" in loaded[0][1]:
             paths = np.concatenate([arrays[f"paths_{i}"] for _, arrays in loaded])
-            if SUP_DISTANCE in (metrics or ()) and isinstance(point.scenario, ServiceScenario):
-                from elastiqueue.fluid_tables import sup_distances  # the fluid engine is wanted here only
+            if SUP_DISTANCE in (metrics or ()) and "times" in point:
+                from elastiqueue.experiments import specified_points  # slow to import, and wanted here only
+                from elastiqueue.fluid_tables import sup_distances
 
-                rows.append({**head, **value_row(SUP_DISTANCE, mean_estimate(sup_distances(point.scenario, paths)))})
+                scenario = specified_points(specification)[i].scenario
+                found.append(value_row(SUP_DISTANCE, mean_estimate(sup_distances(scenario, paths))))
             else:
-                rows.extend({**head, **row} for row in _path_rows(point, paths))
+                found.extend(_tail_rows(point["tail"], paths) if "tail" in point else _path_rows(point, paths))
+        rows.extend({**point["head"], **row} for row in found)
     return rows
+
+
+def _path_rows(point: Mapping[str, Any], paths: NDArray[np.float64]) -> Iterable[dict[str, Any]]:
+    """Along the times: mean and error over the replications, and the path of replication 0."""
+    for row, time in enumerate(point["times"]):
+        for column, name in enumerate(point["components"][:PATH_PARTS]):
+            values = [float(value) for value in paths[:, row, column]]
+            yield value_row(name, mean_estimate(values), time, "path mean")
+            one = {"metric": name, "time": time, "statistic": "path", "mean": values[0], "n": 1}
+            yield {**dict.fromkeys(VALUES), **one}
+
+
+def _tail_rows(tail: Sequence[Sequence[float]], paths: NDArray[np.float64]) -> Iterable[dict[str, Any]]:
+    for x, level in tail:
+        yield value_row("tail", mean_estimate([float(np.mean(one > level)) for one in paths[:, :, 0]]), x, "tail")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -305,8 +304,12 @@ def components(scenario: SlottedScenario) -> tuple[str, ...]:
     return ("weighted_backlog",)
 
 
-def tail_rows(scenario: SlottedScenario, samples: NDArray[np.float64]) -> Iterator[tuple[str, float, list[float]]]:
-    """P(weighted backlog > x * its limiting mean) per replication, samples of shape (R, T, 1): name, x, values."""
+def tail_levels(scenario: SlottedScenario) -> list[tuple[float, float]]:
+    """Points x of the tail P(weighted backlog > level), levels in multiples x of its limiting mean: (x, level).
+
+    Empty where no samples are taken.
+    """
+    if not isinstance(scenario, ClusterScenario) or not scenario.sample_every:
+        return []
     scale = bounds(scenario).leading
-    for x in TAIL_POINTS:
-        yield "tail", x, [float(np.mean(one[:, 0] > x * scale)) for one in samples]
+    return [(x, x * scale) for x in TAIL_POINTS]
