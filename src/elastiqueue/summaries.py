@@ -53,7 +53,7 @@ def summarise_chunk(
                 from elastiqueue.experiments import specified_points  # slow to import, and wanted here only
                 from elastiqueue.fluid_tables import sup_distances
 
-                scenario = specified_points(specification)[i].scenario
+                scenario: Any = specified_points(specification)[i].scenario
                 found.append(value_row(SUP_DISTANCE, mean_estimate(sup_distances(scenario, paths))))
             else:
                 found.extend(_tail_rows(point["tail"], paths) if "tail" in point else _path_rows(point, paths))

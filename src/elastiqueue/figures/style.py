@@ -56,7 +56,9 @@ def save(figure: Figure, pdf: str | Path, png: str | Path) -> None:
         for axis in (axes.xaxis, axes.yaxis):
             if axis.get_scale() == "log":
                 axis.set_minor_locator(NullLocator())
-    figure.get_layout_engine().execute(figure)
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
     outputs = ((pdf, {"CreationDate": None, "Producer": None, "Creator": None}), (png, {"Software": None}))
     with matplotlib.rc_context({"figure.constrained_layout.use": False}):
         figure.set_layout_engine(None)  # keeps what was found; savefig would turn on again what the settings name
