@@ -175,8 +175,10 @@ def test_no_chain_has_fewer_states_than_it_is_said_to_have_at_least(model, chang
 
 
 @pytest.mark.parametrize(
-    "change", [{"horizon": 1e9}, {"servers": 10**8}, {"horizon": "auto", "warm_up": "auto", "setup_rate": 1e-9}]
-)
+    "change",
+    [{"horizon": 1e9}, {"servers": 10**8}, {"horizon": "auto", "warm_up": "auto", "setup_rate": 1e-9},
+     {"service": {"phase_type": {"initial": [1, 0], "rates": [1, 1], "routing": [[0, 1], [1 - 1e-9, 0]]}}}],
+)  # fmt: skip
 def test_a_simulation_that_would_never_end_is_refused(change, tmp_path, capsys):
     values = {**GOOD, "replications": 10_000, **change}
     file = tmp_path / "scenario.yaml"
@@ -184,7 +186,7 @@ def test_a_simulation_that_would_never_end_is_refused(change, tmp_path, capsys):
     assert main(["simulate", str(file)]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"elastiqueue: servers = {values['servers']}: ")
-    assert error.endswith("arrivals: must be at most 1e+12\n")
+    assert error.endswith("events: must be at most 1e+12\n")
     with pytest.raises(ConfigError, match=r"^experiments.a: servers = .*must be at most 1e\+12"):
         load({**RUN, "experiments": {"a": {"scenario": values}}})
 

@@ -77,9 +77,7 @@ def check_json(file: str | None) -> None:
     try:
         path = Path(file)
         if file.endswith("/") or (path.exists() and not path.is_file()):
-            raise ConfigError(f"--json = {file}: must be a file, or - for standard output")
-        if not path.name:
-            raise ConfigError(f"--json = {file!r}: must name a file, or be - for standard output")
+            raise ConfigError(f"--json = {file!r}: must be a file, or - for standard output")
         if not path.parent.is_dir():
             raise ConfigError(f"--json = {file}: its folder must exist")
         with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent):

@@ -265,11 +265,11 @@ class ServiceScenario(Strict):
             time, name = 5 * (1 + self.measured) * self.relaxation_time, "5 (1 + measured) (1 + 1/mu + 1/nu)"
         else:
             time, name = self.horizon, "horizon"
-        arrivals = self.servers * self.arrival.maximum() * time * self.replications
-        if arrivals > MOST_EVENTS:
+        events = self.servers * self.arrival.maximum() * time * self.replications * sum(self.phase_type.visits())
+        if events > MOST_EVENTS:
             raise ConfigError(
-                f"servers = {self.servers}: servers * arrival_rate * {name} * replications is {arrivals:.3g} arrivals: "
-                f"must be at most {MOST_EVENTS:g}"
+                f"servers = {self.servers}: servers * arrival_rate * {name} * replications * phases of a "
+                f"service is {events:.3g} events: must be at most {MOST_EVENTS:g}"
             )
 
     @property
