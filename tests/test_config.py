@@ -136,6 +136,7 @@ def test_a_key_beside_a_merged_mapping_is_no_duplicate(tmp_path):
         ({"servers": 1, "buffer": 1_000_000}, "servers = 1, buffer = 1000000: states = "),
         ({"servers": 1, "buffer": 10_000}, "20,000,000 numbers are allowed"),
         ({"buffer": None, "arrival_rate": 0.999999}, "servers = 4, arrival_rate = 0.999999: states = "),
+        ({"model": "setup", "servers": 20, "service": {"erlang": 64}}, "arrival_rate = 0.3: states = "),
         ({"model": "always_on", "arrival_rate": 0.999999}, "1.036e+07 or more: at most max_states = 200000"),
     ],
 )

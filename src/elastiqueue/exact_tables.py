@@ -46,8 +46,8 @@ def least_states(scenario: ServiceScenario, level: int | None = None) -> tuple[i
     """How many states the chain has at least, and of how many numbers each is; an unlimited buffer is cut at `level`.
 
     N servers are spread over the kinds that a server can be of: with 1..B tasks in one of K phases, idle-on and, where
-    servers turn off, off or in setup. A central queue of at most L tasks: those states where either all servers are on
-    and no fewer tasks than servers, or as many as are on are busy.
+    servers turn off, off or in setup. A central queue of at most L tasks: the servers that are on (all N, or 0..N where
+    they turn off) are all busy, each in one of K phases, and the queue has any of at least L - N + 1 lengths.
     """
     n, phases = scenario.servers, sum(visits > 0 for visits in scenario.phase_type.visits())
     turning = scenario.model == "setup" or (scenario.model in ("tabs", "delayed_off") and bool(scenario.standby_rate))
@@ -56,9 +56,7 @@ def least_states(scenario: ServiceScenario, level: int | None = None) -> tuple[i
         states, numbers = _choose(n + size * phases + (2 if turning else 0), n), size * phases + 2
     else:
         size = int(level or n)
-        states, numbers = _choose(n + phases - 1, n) * max(size - n + 1, 1), phases + 3
-        if turning:
-            states = (size + 1) * _choose(n + phases, n) - phases * _choose(n + phases, n - 1)
+        states, numbers = _choose(n + phases - (0 if turning else 1), n) * max(size - n + 1, 1), phases + 3
     return (states if scenario.arrival.at(0.0) > 0 else 1), numbers
 
 
