@@ -54,6 +54,11 @@ def run(scenario):
         ({"routing": "best"}, "routing = 'best': input should be 'jsq'"),
         ({"facet": None}, "facet: is missing; arrivals.epsilon is a distance to a facet"),
         ({"rho": 0.9}, "rho = 0.9: is not a known key"),
+        ({"job_sizes": {"values": [0], "probabilities": [1]}}, "job_sizes = 0: must be >= 1 slot"),
+        ({"job_sizes": {"uniform": [[1, 10**9, 1]]}}, "job_sizes.uniform.0.1 = 1000000000: input should be less than"),
+        ({"job_sizes": "small"}, "job_sizes = 'small': must be {values, probabilities}, {uniform: "),
+        ({"arrivals": {"law": "poisson", "mean": [1e300, 1, 1]}}, "arrivals.mean.0 = 1e+300: input should be less"),
+        ({"servers": True}, "servers = True: must not be true or false"),
         ({"arrivals": {}}, "arrivals: has no intensity; must have mean, load or epsilon"),
         ({"arrivals": {"mean": [1, 1, 1], "epsilon": 1}},
          "arrivals: has mean, epsilon; must have mean, load or epsilon"),
@@ -77,10 +82,15 @@ def test_mistakes_are_answered_by_one_line(changes, message):
         ({"arrivals": {"mean": [1, 1]}}, "arrivals.mean: has 2 entries; must have one per job type, 3"),
         ({"job_sizes": [{"values": [1], "probabilities": [1]}]},
          "job_sizes: has 1 entries; must have one per job type"),
-        ({"arrivals": {"epsilon": 9.0}}, "epsilon = 9.0: must be > 0 and leave every arrival rate >= 0"),
+        ({"arrivals": {"epsilon": 9.0}}, "arrivals.epsilon = 9.0: must be > 0 and leave every arrival rate >= 0"),
         ({"scheduling": "best_fit", "level": "workload"}, "level = workload: must be job with scheduling = best_fit"),
         ({"servers": 1, "routing": "power_of_two"}, "servers = 1: must be at least 2 with routing = power_of_two"),
-        ({"arrivals": {"mean": [7, 0, 0]}}, "mean = 7.0: must be between 0 and trials = 6"),
+        ({"facet": 99, "arrivals": {"mean": [0.1, 0.1, 0.1]}}, "facet = 99: must be one of 0..2"),
+        ({"arrivals": {"epsilon": 0.1, "point": [1, 1, 1]}}, "arrivals.point = [1.0, 1.0, 1.0]: must be on facet 1"),
+        ({"arrivals": {"epsilon": 0.1, "point": [1, 1]}}, "arrivals.point: has 2 entries; must have one per job type"),
+        ({"job_sizes": {"uniform": [[4, 1, 1]]}}, "job_sizes.uniform = [4, 1, 1.0]: must be 0 <= first <= last"),
+        ({"resources": [1e9, 1e9, 1e9]}, "resources = [1000000000.0, 1000000000.0, 1000000000.0]: a server has more"),
+        ({"arrivals": {"mean": [7, 0, 0]}}, "arrivals.mean = 7.0: must be between 0 and trials = 6"),
     ],
 )  # fmt: skip
 def test_mistakes_in_the_meaning_are_answered_by_one_line(changes, message):
@@ -90,6 +100,13 @@ def test_mistakes_in_the_meaning_are_answered_by_one_line(changes, message):
 
 
 # ---- From keys to rates, bounds and lengths --------------------------------------------------------------------------
+
+
+def test_lengths_that_would_never_end_and_servers_that_never_serve_are_refused():
+    with pytest.raises(ConfigError, match=r"^slots = \d+ with the warm-up: .* must be at most 1e\+12$"):
+        slotted.lengths(infocom(slots="auto", warm_up="auto", arrivals={"epsilon": 1e-9}))
+    with pytest.raises(ConfigError, match=r"^service.values = \[0\]: must hold one > 0"):
+        scenario_from({**SINGLE, "service": {"values": [0], "probabilities": [1]}})
 
 
 def test_the_streams_depend_on_the_law_alone():

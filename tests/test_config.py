@@ -10,12 +10,20 @@ import pytest
 import yaml
 
 from elastiqueue.cli import main
-from elastiqueue.config import ConfigError, read_scenario, scenario_from
+from elastiqueue.config import ConfigError, read_scenario, read_yaml, scenario_from
+from elastiqueue.engines.exact import enumerate_states
+from elastiqueue.exact_tables import exact, least_states
 from elastiqueue.experiments import load, schema_text
+from elastiqueue.fluid_tables import fluid_path
+from elastiqueue.models.registry import model_of
+from elastiqueue.stability_report import report
 
 GOOD = {
     "model": "tabs", "servers": 4, "arrival_rate": 0.3, "standby_rate": 0.1, "setup_rate": 0.1, "buffer": 3,
     "horizon": 20, "warm_up": 2, "replications": 4,
+}  # fmt: skip
+RUN = {
+    "run": "r", "output": "o", "seed": 1, "replications": 4, "experiments": {"a": {"scenario": GOOD}}, "figures": {}
 }  # fmt: skip
 
 BAD = [
@@ -52,7 +60,23 @@ BAD = [
     ({"seed": -1}, "seed", "-1"),
     ({"power": {"full": -5}}, "power.full", "-5"),
     ({"precision": {"metric": "mean_wait", "relative": 2}}, "precision.relative", "2"),
-]
+    ({"servers": True}, "servers = True", "must not be true or false"),
+    ({"arrival_rate": {"steps": [[0, True]]}}, "arrival_rate.steps = ", "must not be true or false"),
+    ({"arrival_rate": 1e300}, "arrival_rate = 1e+300", "1000000000"),
+    ({"arrival_rate": {"steps": [[0, 2e6]]}}, "arrival_rate: ", "<= 100 per server"),
+    ({"arrival_rate": {"mean": 0.2, "amplitude": 0.1, "period": 1e-6}}, "arrival_rate.period = 1e-06", "0.0002"),
+    ({"arrival_rate": {"steps": [[0, 0.1], [1]]}}, "arrival_rate.steps.1.1", "missing"),
+    ({"record_every": 1e-6}, "record_every = 1e-06", "2e-05"),
+    ({"measured": 1e300}, "measured = 1e+300", "1000000000"),
+    ({"service": {"phase_type": {"initial": [1], "rates": [1e-300], "routing": [[0]]}}},
+     "service.phase_type.rates.0 = 1e-300", "0.000000001"),
+    ({"service": {"phase_type": {"initial": [0.5], "rates": [1], "routing": [[0]]}}},
+     "service.phase_type.initial = [0.5]", "sum to 1"),
+    ({"service": {"phase_type": {"initial": [1], "rates": [1]}}}, "service.phase_type.routing", "is missing"),
+    ({"service": {"erlang": 2, "coxian": 3}}, "service.coxian = 3", "not a known key"),
+    *(({"service": law}, "service = ", "exponential, {erlang: k}, {hyperexponential: scv}, {coxian: scv} or {phase")
+      for law in ("foo", {}, {"gamma": 2}, 3)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("change", "key", "shown"), BAD, ids=lambda value: json.dumps(value, default=str)[:60])
@@ -66,7 +90,11 @@ def test_a_mistake_is_one_line_with_key_and_value(change, key, shown):
 
 
 @pytest.mark.parametrize("command", ["simulate", "exact", "fluid"])
-@pytest.mark.parametrize("change", ["standby_rate=-1", "nonsense=1", "buffer=0", "model=tap", "broken", "servers=[1"])
+@pytest.mark.parametrize(
+    "change",
+    ["standby_rate=-1", "nonsense=1", "buffer=0", "model=tap", "broken", "servers=[1", "=3", ".=3", "S.=3", "a..b=3",
+     "power={full: 1, full: 2}", "servers=2026-13-45"],
+)  # fmt: skip
 def test_a_mistake_on_the_command_line_exits_2_and_writes_nothing(command, change, tmp_path, capsys):
     file = tmp_path / "scenario.yaml"
     file.write_text(yaml.safe_dump(GOOD))
@@ -79,28 +107,156 @@ def test_a_mistake_on_the_command_line_exits_2_and_writes_nothing(command, chang
     assert [path.name for path in tmp_path.iterdir()] == ["scenario.yaml"]
 
 
-@pytest.mark.parametrize("text", ["", "- 1\n", "a: [", "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "- 1\n", "a: [", "\x00", "[" * 5000, "model: tabs\nservers: 4\nservers: 5\n", "seed: " + "1" * 5000],
+    ids=lambda text: text[:20],
+)
 def test_a_scenario_file_that_is_not_a_mapping_is_refused(text, tmp_path, capsys):
     file = tmp_path / "scenario.yaml"
     file.write_text(text)
     assert main(["simulate", str(file)]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"elastiqueue: {file}: ")
+    assert error.count("\n") == 1
     assert main(["simulate", str(tmp_path / "missing.yaml")]) == 2
     assert "missing.yaml" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("content", "says"), [("", "empty"), ("time,rate\n", "empty"), ("t,r\n0,1\n2,.5\n1,.4\n", "unsorted"),
-    ("t,r\n0,a\n", "numbers"), ("t,r\n1,.5\n", "must be 0"), ("t,r\n0,-1\n", ">= 0")],
-)  # fmt: skip
-def test_traces_that_are_empty_or_unsorted_are_refused(content, says, tmp_path, capsys):
-    (tmp_path / "rates.csv").write_text(content)
+def test_a_key_beside_a_merged_mapping_is_no_duplicate(tmp_path):
     file = tmp_path / "scenario.yaml"
-    file.write_text(yaml.safe_dump({**GOOD, "arrival_rate": {"trace": "rates.csv"}}))
+    file.write_text("base: &base {servers: 4}\nother: {<<: *base, servers: 5}\n")
+    assert read_yaml(file)["other"] == {"servers": 5}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"servers": 100_000_000}, "servers = 100000000, buffer = 3: states = "),
+        ({"servers": 1, "buffer": 1_000_000}, "servers = 1, buffer = 1000000: states = "),
+        ({"servers": 1, "buffer": 10_000}, "20,000,000 numbers are allowed"),
+        ({"buffer": None, "arrival_rate": 0.999999}, "servers = 4, arrival_rate = 0.999999: states = "),
+        ({"model": "setup", "servers": 20, "service": {"erlang": 64}}, "arrival_rate = 0.3: states = "),
+        ({"model": "always_on", "arrival_rate": 0.999999}, "1.036e+07 or more: at most max_states = 200000"),
+    ],
+)
+def test_the_exact_solver_counts_the_states_before_it_builds_them(change, says, monkeypatch):
+    monkeypatch.setattr("elastiqueue.engines.exact.enumerate_states", None)
+    with pytest.raises(ConfigError) as caught:
+        exact(scenario_from({**GOOD, **change}))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("compute", "change", "says"),
+    [
+        (fluid_path, {"buffer": 1_000_000, "service": {"erlang": 64}}, "buffer = 1000000: has 64,000,000 levels and"),
+        (fluid_path, {"buffer": None, "arrival_rate": {"steps": [[0, 100], [9, 0.5]]}}, "arrival_rate: 100 until"),
+        (report, {"servers": 10**8}, "servers = 100000000: must be at most 10,000"),
+    ],
+)
+def test_what_would_take_for_ever_is_refused(compute, change, says):
+    with pytest.raises(ConfigError) as caught:
+        compute(scenario_from({**GOOD, **change}))
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize("model", ["tabs", "jiq", "delayed_off", "setup", "always_on"])
+@pytest.mark.parametrize(
+    "change", [{}, {"standby_rate": 0}, {"abort_setups": False}, {"service": {"erlang": 2}}, {"start": "all_idle_on"}]
+)
+def test_no_chain_has_fewer_states_than_it_is_said_to_have_at_least(model, change):
+    scenario = scenario_from({**GOOD, "servers": 3, "model": model, **change})
+    level = None if model in ("tabs", "jiq") else 11
+    states = enumerate_states(model_of(scenario).chain(scenario, level)).states
+    least, numbers = least_states(scenario, level)
+    assert least <= len(states)
+    if model in ("tabs", "jiq") and scenario.standby_rate:
+        assert (least, numbers) == (len(states), len(states[0]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"horizon": 1e9}, {"servers": 10**8}, {"horizon": "auto", "warm_up": "auto", "setup_rate": 1e-9},
+     {"service": {"phase_type": {"initial": [1, 0], "rates": [1, 1], "routing": [[0, 1], [1 - 1e-9, 0]]}}}],
+)  # fmt: skip
+def test_a_simulation_that_would_never_end_is_refused(change, tmp_path, capsys):
+    values = {**GOOD, "replications": 10_000, **change}
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump(values))
     assert main(["simulate", str(file)]) == 2
     error = capsys.readouterr().err
-    assert says in error
+    assert error.startswith(f"elastiqueue: servers = {values['servers']}: ")
+    assert error.endswith("events: must be at most 1e+12\n")
+    with pytest.raises(ConfigError, match=r"^experiments.a: servers = .*must be at most 1e\+12"):
+        load({**RUN, "experiments": {"a": {"scenario": values}}})
+
+
+@pytest.mark.parametrize("command", ["simulate", "exact", "fluid", "stability", "capacity", "estimate"])
+@pytest.mark.parametrize("name", ["", "/", "folder", "folder/", "no/file.json", "a\0b", "/dev/null", "n" * 250])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(
+    command, name, tmp_path, root, monkeypatch, capsys
+):
+    cluster = {"model": "cluster", "servers": 2, "configurations": [[1]], "arrivals": {"law": "poisson", "mean": [1]}}
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "scenario.yaml").write_text(yaml.safe_dump(cluster if command == "capacity" else GOOD))
+    monkeypatch.chdir(root if command == "estimate" else tmp_path)
+    for work in ("provenance.Stopwatch", "estimate.estimate"):
+        monkeypatch.setattr(f"elastiqueue.{work}", None)
+    path = name if name in ("", "/", "/dev/null") else f"{tmp_path}/{name}"
+    given = [] if command == "estimate" else [str(tmp_path / "scenario.yaml")]
+    assert main([command, *given, "--json", path]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("elastiqueue: --json = ")
+    assert printed.err.count("\n") == 1
+    assert {path.name for path in tmp_path.rglob("*")} == {"scenario.yaml", "folder"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["explore"], ["simulate"], ["simulate", "a", "--speed"], ["stability", "a", "--accuracy", "x"],
+     ["estimate", "--cores", "x"], ["simulate", "a\nb", "c\nd"]],
+)  # fmt: skip
+def test_mistakes_in_the_arguments_are_one_line(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("elastiqueue: ")
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["claims", "verify", "manifest", "reference"])
+@pytest.mark.parametrize("run", ["", "/tmp", "..", "empty"])
+def test_a_run_without_results_is_refused(command, run, tmp_path, root, monkeypatch, capsys):
+    (tmp_path / "results" / "empty").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    given = ["--claims", str(root / "config/claims.yaml")] if command == "claims" else []
+    assert main([command, "--run", run, *given]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("elastiqueue: --run = ")
+    assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [("", "empty"), ("time,rate\n", "empty"), ("t,r\n0,1\n2,.5\n1,.4\n", "unsorted"),
+    ("t,r\n0,a\n", "numbers"), ("t,r\n1,.5\n", "must be 0"), ("t,r\n0,-1\n", ">= 0"),
+    ("t,r\n0,\xff\n", "trace = "), ("0,.1\n5,.2\n", "header"), ("t,r\n0," + "1" * 200_000, "trace = "),
+    ("t,r\n0,nan\n", "trace = ")], ids=lambda text: text[:20],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["rates.csv", "ra\0tes.csv", "."])
+def test_traces_that_are_empty_or_unsorted_are_refused(content, says, name, tmp_path, capsys):
+    (tmp_path / "rates.csv").write_bytes(content.encode("latin-1"))
+    file = tmp_path / "scenario.yaml"
+    file.write_text(json.dumps({**GOOD, "arrival_rate": {"trace": name}}))
+    assert main(["simulate", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert (says if name == "rates.csv" else "arrival_rate.trace = ") in error
+    assert error.startswith("elastiqueue: arrival_rate")
+    assert error.count("\n") == 1
+    assert "\0" not in error
 
 
 def test_a_trace_is_found_beside_its_scenario_and_is_part_of_the_law(tmp_path):
@@ -200,19 +356,12 @@ def test_every_key_of_the_configuration_is_described(root, name):
         ({"output": ""}, "output = ''"),
         ({"run": "a/b"}, "run = 'a/b'"),
         ({"replications": 1}, "replications = 1"),
+        ({"seed": True}, "seed = True: must not be true or false"),
     ],
 )
 def test_mistakes_in_a_run_configuration_are_one_line(change, says):
-    values = {
-        "run": "r",
-        "output": "o",
-        "seed": 1,
-        "replications": 4,
-        "experiments": {"a": {"scenario": GOOD}},
-        "figures": {},
-    }
-    assert load(values).run == "r"
+    assert load(RUN).run == "r"
     with pytest.raises(ConfigError) as caught:
-        load({**values, **change})
+        load({**RUN, **change})
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -72,7 +72,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:2] == ["one", str(2 + 4 + 1)]  # pilots, blocks, summary
     assert main(["estimate", "--cores", "0"]) == 2
-    assert capsys.readouterr().err == "elastiqueue: --cores = 0: must be at least 1\n"
+    assert capsys.readouterr().err == "elastiqueue: --cores = 0: must be from 1 to 1,000,000\n"
 
 
 @pytest.mark.slow

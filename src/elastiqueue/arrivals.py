@@ -10,8 +10,18 @@ from __future__ import annotations
 import csv
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+MOST_PER_SERVER = 100.0
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    try:
+        return all(math.isfinite(float(cell)) for cell in cells)
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,8 @@ class ArrivalRate:
         if min(self.rates) - abs(self.amplitude) < 0:
             low = min(self.rates) - abs(self.amplitude)
             raise ValueError(f"arrival_rate: falls to {low:g}: must stay >= 0")
+        if self.maximum() > MOST_PER_SERVER:
+            raise ValueError(f"arrival_rate: rises to {self.maximum():g}: must stay <= {MOST_PER_SERVER:g} per server")
 
     @classmethod
     def constant_rate(cls, rate: float) -> ArrivalRate:
@@ -58,17 +70,19 @@ class ArrivalRate:
     def from_trace(cls, path: str | Path) -> ArrivalRate:
         """Read a CSV file of two columns, time and rate, with a header line."""
         path = Path(path)
-        if not path.is_file():
-            raise ValueError(f"arrival_rate.trace = {path}: must be a CSV file with columns time, rate")
-        with path.open(newline="") as file:
-            rows = [row for row in csv.reader(file) if row]
+        try:
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                rows = [row for row in csv.reader(file) if row]
+        except (OSError, ValueError, csv.Error) as error:
+            why = getattr(error, "strerror", None) or error
+            raise ValueError(f"arrival_rate.trace = {path}: must be a CSV file of columns time, rate: {why}") from None
         if len(rows) < 2:
             raise ValueError(f"arrival_rate.trace = {path}: is empty; must hold a header and at least one time, rate")
-        try:
-            pairs = [(float(time), float(rate)) for time, rate in rows[1:]]
-        except ValueError:
-            raise ValueError(f"arrival_rate.trace = {path}: each line must be two numbers, time and rate") from None
-        return cls(tuple(time for time, _ in pairs), tuple(rate for _, rate in pairs))
+        if _are_numbers(rows[0]):
+            raise ValueError(f"arrival_rate.trace = {path}: must begin with a header, time,rate, not with numbers")
+        if not all(len(row) == 2 and _are_numbers(row) for row in rows[1:]):
+            raise ValueError(f"arrival_rate.trace = {path}: each line must be two numbers, time and rate")
+        return cls(tuple(float(time) for time, _ in rows[1:]), tuple(float(rate) for _, rate in rows[1:]))
 
     @property
     def constant(self) -> bool:

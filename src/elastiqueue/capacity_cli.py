@@ -66,7 +66,7 @@ def command(options: argparse.Namespace) -> None:
 
     watch = Stopwatch()
     found = document(scenario)
-    if options.json:
+    if options.json is not None:
         sources = source_digest("elastiqueue.cluster_tables")
         full = {
             "scenario": scenario.model_dump(mode="json"),

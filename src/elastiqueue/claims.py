@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from elastiqueue.errors import check_run
 from elastiqueue.scenarios.base import ConfigError, Strict, one_line
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
 RESOLVED = 4.0  # standard errors from 0 at which a logarithm may be taken
 REPLICATIONS_WITHOUT_SCATTER = 30
+KINDS = ("summaries", "computed")  # folders of a run that hold tables
 VALUES = ("metric", "time", "statistic", "mean", "se", "ci_low", "ci_high", "n")
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 Scalar = bool | float | str
@@ -212,10 +214,11 @@ def read_claims(path: str | Path) -> Claims:
     """Read and validate a file of claims; raises ConfigError with one line."""
     from elastiqueue.config import read_yaml
 
+    values = read_yaml(path)
     try:
-        return Claims.model_validate(read_yaml(path))
+        return Claims.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {one_line(error)}") from None
+        raise ConfigError(f"{path}: {one_line(error, values)}") from None
 
 
 # ---- Estimates that can be added -------------------------------------------------------------------------------------
@@ -357,7 +360,7 @@ class Results:
         if experiment not in self._tables and self.folder is not None:
             from elastiqueue.tidy import read_table
 
-            for kind in ("summaries", "computed"):
+            for kind in KINDS:
                 path = self.folder / kind / f"{experiment}.csv"
                 if path.exists():
                     self._tables[experiment] = read_table(path)
@@ -856,9 +859,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def command(options: argparse.Namespace) -> int:
     """Judge the claims; print the table, or write the files."""
     claims = read_claims(options.claims)
+    check_run(options.run)
     folder = Path("results") / options.run
     if not folder.is_dir():
         raise ConfigError(f"--run = {options.run}: must be a finished run; {folder} does not exist")
+    if not any((folder / kind / f"{name}.csv").exists() for kind in KINDS for name in claims.experiments()):
+        raise ConfigError(f"--run = {options.run}: must be a finished run; {folder} has no tables that the claims read")
     verdicts = judge(claims, Results(folder))
     if options.output:
         write_verdicts(verdicts, options.run, options.output)

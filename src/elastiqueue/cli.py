@@ -9,14 +9,14 @@ import argparse
 import json
 import math
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from elastiqueue import __version__, capacity_cli, claims, estimate, stability_cli, verification
-from elastiqueue.config import ConfigError, Scenario, read_scenario
+from elastiqueue.config import ConfigError, Scenario, parse_yaml, read_scenario
+from elastiqueue.errors import Parser, printable
 from elastiqueue.scenarios.service import SERVICE_MODELS, ServiceScenario
 
 
@@ -30,16 +30,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (ValueError, OSError) as error:
         text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-        print(f"elastiqueue: {' '.join(text.split())}", file=sys.stderr)
+        print(f"elastiqueue: {printable(text)}", file=sys.stderr)
         return 2
-    except (MemoryError, ArithmeticError) as error:  # sizes and rates out of all bounds
-        text = " ".join(str(error).split()) or type(error).__name__
+    except (MemoryError, ArithmeticError, RuntimeError) as error:  # sizes and rates out of all bounds
+        text = printable(error) or type(error).__name__
         print(f"elastiqueue: the scenario is too large or out of range: {text}", file=sys.stderr)
         return 2
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="elastiqueue", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = Parser(prog="elastiqueue", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command, text in (
@@ -63,15 +63,31 @@ def _read(options: argparse.Namespace) -> Scenario:
     changes: dict[str, Any] = {}
     for text in options.set:
         key, separator, value = text.partition("=")
-        if not separator or not key:
-            raise ConfigError(f"--set = {text}: must be KEY=VALUE")
-        try:
-            changes[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise ConfigError(f"--set {key} = {value}: must be a YAML value") from None
-    if options.json and options.json != "-" and not Path(options.json).resolve().parent.is_dir():
-        raise ConfigError(f"--json = {options.json}: its folder must exist")
+        if not separator or not all(part.strip() for part in key.split(".")):
+            raise ConfigError(f"--set = {text}: must be KEY=VALUE, with a KEY such as servers or arrivals.load")
+        changes[key] = parse_yaml(value, f"--set {key} = {value}")
+    check_json(options.json)
     return read_scenario(options.scenario, changes)
+
+
+def check_json(file: str | None) -> None:
+    """Raise ConfigError unless a file of this name can be written, found out by making one beside it."""
+    if file is None or file == "-":
+        return
+    try:
+        path = Path(file)
+        if file.endswith("/") or (path.exists() and not path.is_file()):
+            raise ConfigError(f"--json = {file!r}: must be a file, or - for standard output")
+        if not path.parent.is_dir():
+            raise ConfigError(f"--json = {file}: its folder must exist")
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent):
+            pass
+    except ConfigError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"--json = {file}: must be a file that can be written: {getattr(error, 'strerror', None) or error}"
+        ) from None
 
 
 def _simulate(options: argparse.Namespace) -> None:
@@ -151,7 +167,7 @@ def _report(
     provenance: Mapping[str, Any],
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    if options.json:
+    if options.json is not None:
         from elastiqueue.results import write_atomically
 
         document = {

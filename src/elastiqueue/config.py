@@ -48,7 +48,7 @@ def scenario_from(values: Mapping[str, Any]) -> Scenario:
     try:
         return KINDS[model].model_validate(values)
     except (ValidationError, ValueError) as error:
-        raise ConfigError(one_line(error)) from None
+        raise ConfigError(one_line(error, values)) from None
 
 
 def set_key(values: dict[str, Any], dotted: str, value: Any) -> None:
@@ -61,19 +61,37 @@ def set_key(values: dict[str, Any], dotted: str, value: Any) -> None:
     values[last] = value
 
 
-# That of libyaml reads the configuration in a tenth of the time.
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml takes a tenth of the time
+    """Refuses a key that a mapping has twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"has the key {key.value} twice", key.start_mark
+                    )
+                seen.add((key.tag, key.value))
+        return super().construct_mapping(node, deep)
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """The value of a YAML text; raises ConfigError with one line that begins with the name."""
+    try:
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date or number may be none
+        raise ConfigError(f"{name}: is not YAML: {error}") from None
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """Read a YAML mapping; raises ConfigError with one line."""
     path = Path(path)
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), LOADER)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    values = parse_yaml(text, str(path))
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: must hold a mapping of keys to values")
     return values

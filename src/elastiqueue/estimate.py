@@ -256,12 +256,16 @@ def merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 def command(options: argparse.Namespace) -> None:
     """Print the prediction per experiment and in all."""
+    from elastiqueue.cli import check_json
     from elastiqueue.config import ConfigError, read_yaml
     from elastiqueue.provenance import cpu_model
     from elastiqueue.results import write_json
 
-    if options.cores < 1:
-        raise ConfigError(f"--cores = {options.cores}: must be at least 1")
+    if not 1 <= options.cores <= 1_000_000:
+        raise ConfigError(f"--cores = {options.cores}: must be from 1 to 1,000,000")
+    if options.json == "-":
+        raise ConfigError("--json = -: must be a file")
+    check_json(options.json)
     values = read_yaml("config/config.yaml")
     for path in options.configfile:
         values = merged(values, read_yaml(path))
@@ -274,7 +278,7 @@ def command(options: argparse.Namespace) -> None:
     print(f"{'all':<28}{len(found.jobs):>6}{found.cpu:>14.0f}")
     print(f"wall time on {found.cores} cores ({cpu_model()}): {found.wall / 60:.1f} minutes", end="")
     print(f"; calibration took {found.calibration:.0f} s")
-    if options.json:
+    if options.json is not None:
         write_json(
             options.json,
             {

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from elastiqueue.config import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.models.registry import module_name
-from elastiqueue.scenarios.service import SERVICE_MODELS
+from elastiqueue.scenarios.service import SERVICE_MODELS, ServiceScenario
 from elastiqueue.seeding import canonical_json, digest
 from elastiqueue.sources import PACKAGE, source_digest
 
@@ -126,7 +126,7 @@ def load(values: Mapping[str, Any]) -> RunConfig:
     try:
         config = RunConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(one_line(error)) from None
+        raise ConfigError(one_line(error, values)) from None
     for name, experiment in config.experiments.items():
         try:
             keys = set().union(*(_settings(experiment, case, ()) for case in experiment.cases), experiment.grid)
@@ -137,6 +137,8 @@ def load(values: Mapping[str, Any]) -> RunConfig:
                 fitting = ENGINE_MODELS.get(experiment.engine, (point.scenario.model,))
                 if point.scenario.model not in fitting:
                     raise ConfigError(f"engine = {experiment.engine}: needs a model of {', '.join(fitting)}")
+                if experiment.engine == "simulate" and isinstance(point.scenario, ServiceScenario):
+                    point.scenario.check_events()
                 if point.scenario.precision is not None:
                     raise ConfigError("precision: is for `elastiqueue simulate`; an experiment sets replications")
         except ConfigError as error:

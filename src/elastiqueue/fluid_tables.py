@@ -15,6 +15,8 @@ from elastiqueue.models.registry import model_of
 from elastiqueue.statistics import Estimate
 from elastiqueue.tidy import value_row
 
+MOST_COMPONENTS, MOST_FILLED = 1_000_000, 1_000  # levels times phases: of the buffer; that tasks may reach
+
 
 def fluid_start(scenario: ServiceScenario) -> fluid.FluidState:
     """The scenario's start on the fluid scale."""
@@ -42,6 +44,20 @@ def fluid_path(scenario: ServiceScenario) -> fluid.FluidPath:
     if isinstance(scenario.horizon, str):
         raise ConfigError("horizon = auto: a fluid path needs a number")
     mu, nu = _fluid_rates(scenario)
+    phases, arrival = scenario.phase_type.phases, scenario.arrival
+    filled = max(arrival.maximum() - 1, 0.0) * scenario.horizon
+    if scenario.buffer is not None:
+        filled = min(filled, scenario.buffer)
+        if scenario.buffer * phases > MOST_COMPONENTS:
+            raise ConfigError(
+                f"buffer = {scenario.buffer}: has {scenario.buffer * phases:,} levels and phases: must be at most "
+                f"{MOST_COMPONENTS:,} for the fluid limit"
+            )
+    if filled * phases > MOST_FILLED:
+        raise ConfigError(
+            f"arrival_rate: {arrival.maximum():g} until horizon = {scenario.horizon:g} fills {filled * phases:,.0f} "
+            f"levels and phases: must be at most {MOST_FILLED:,} for the fluid limit"
+        )
     grid = [float(t) for t in grid_of(scenario)]
     times = sorted({0.0, *grid, scenario.horizon, *([] if scenario.warm_up == "auto" else [float(scenario.warm_up)])})
     return fluid.trajectory(

@@ -32,7 +32,7 @@ def command(options: argparse.Namespace) -> None:
     servers = getattr(scenario, "count", None) or scenario.servers
     watch = Stopwatch()
     found = report(scenario, accuracy=options.accuracy)
-    if options.json:
+    if options.json is not None:
         sources = source_digest("elastiqueue.stability_report")
         document: dict[str, Any] = {
             "scenario": scenario.model_dump(mode="json"),

@@ -50,6 +50,7 @@ MAX_STATES, MAX_EVENTS, ACCURACY = 2_000, 30_000_000, 5e-4
 # Of the map: a first search, then at most so many verdicts at a boundary that it left undecided with more events.
 MAP_STATES, MAP_EVENTS = 500, 10_000_000
 REFINEMENTS, REFINED_EVENTS = 3, 40_000_000
+MOST_SERVERS = 10_000  # a thousand take half a minute, and the time grows like their square
 ON_THE_BOUNDARY = 1e-9  # relative; the linear programme's accuracy
 
 __all__ = ["ENGINES", "Report", "compute_rows", "largest_routed_load", "report"]
@@ -106,6 +107,8 @@ def report(
         raise ConfigError(f"service = {scenario.describe()['service']}: must be exponential for a verdict on stability")
     if scenario.aborts:
         raise ConfigError("abort_setups = true: must be false for a verdict on stability")
+    if scenario.servers > MOST_SERVERS:
+        raise ConfigError(f"servers = {scenario.servers}: must be at most {MOST_SERVERS:,} for a verdict on stability")
     mu, nu = _rates(scenario)
     found = verdict(scenario.servers, rate, mu, nu, max_states, max_events, scenario.seed, accuracy)
     hidden = "" if scenario.buffer is None else f"; with an unlimited buffer instead of {scenario.buffer}"

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from elastiqueue.errors import ConfigError
+from elastiqueue.errors import ConfigError, Parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a step; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="elastiqueue.steps", description=__doc__)
+    parser = Parser(prog="elastiqueue.steps", description=__doc__)
     steps = parser.add_subparsers(required=True, metavar="STEP")
 
     def step(name: str, run: object, *options: str, **lists: str) -> None:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elastiqueue.errors import ConfigError
+from elastiqueue.errors import ConfigError, check_run
 
 EQUAL, WITHIN, PARTLY, DIFFERENT, MISSING = "bit-equal", "equal within error", "equal in part", "different", "missing"
 STANDARD_ERRORS = 5.0
@@ -380,6 +380,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _output(options: argparse.Namespace) -> Path:
+    check_run(options.run)
     output = Path(options.output or ("paper_figures" if options.run == "paper" else f"results/{options.run}"))
     if not output.is_dir():
         raise ConfigError(f"--run = {options.run}: must be a finished run; {output} does not exist")

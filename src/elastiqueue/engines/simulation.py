@@ -55,6 +55,7 @@ def window(scenario: Scenario) -> Window:
     if not isinstance(scenario, ServiceScenario):
         warm_up, slots = model_of(scenario).lengths(scenario)
         return Window(float(warm_up), float(warm_up + slots))
+    scenario.check_events()
     if not isinstance(scenario.horizon, str) and not isinstance(scenario.warm_up, str):
         return Window(scenario.warm_up, scenario.horizon)
     model = model_of(scenario)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -35,16 +37,27 @@ WARM_UP_RELAXATIONS = 20
 TAIL_POINTS = tuple(k / 4 for k in range(25))
 
 
+@contextmanager
+def _inside(key: str) -> Iterator[None]:
+    """A ValueError within is raised as one of this key."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{key}.{error}") from None
+
+
+@_inside("arrivals")
 def _law(name: str, mean: float, batch: int, trials: int) -> FiniteLaw:
     if name == "batch_bernoulli":
         return batch_bernoulli(batch, mean)
     return binomial_law(trials, mean) if name == "binomial" else poisson_law(mean)
 
 
-def _sizes(spec: FiniteSizes | UniformSizes) -> FiniteLaw:
-    if isinstance(spec, UniformSizes):
-        return uniform_mixture(spec.uniform)
-    return FiniteLaw(tuple(spec.values), tuple(spec.probabilities))
+def _sizes(spec: FiniteSizes | UniformSizes, key: str) -> FiniteLaw:
+    with _inside(key):
+        if isinstance(spec, UniformSizes):
+            return uniform_mixture(spec.uniform)
+        return FiniteLaw(tuple(spec.values), tuple(spec.probabilities))
 
 
 def _per_type(value: Any, types: int, key: str) -> list[Any]:
@@ -91,10 +104,19 @@ class Intensity:
 
 
 def facet_point(scenario: ClusterScenario) -> tuple[float, ...]:
-    """Where epsilon starts from: the scenario's point, or the centroid of the vertices of its facet."""
+    """Where epsilon starts from: the scenario's point, or the centroid of the vertices of its facet.
+
+    Raises ValueError for a point that is not on the facet, up to 1e-9 of the distance of the facet from 0.
+    """
+    own, k = region(scenario), _facet_index(scenario)
     if scenario.arrivals.point is not None:
-        return tuple(scenario.arrivals.point)
-    vertices = region(scenario).face(_facet_index(scenario))
+        point = tuple(_per_type(scenario.arrivals.point, own.types, "arrivals.point"))
+        gaps = [gap / facet.b for gap, facet in zip(own.epsilon(point), own.facets, strict=True)]
+        if abs(gaps[k]) > 1e-9 or min(gaps) < -1e-9:
+            c, b = ", ".join(f"{x:.6g}" for x in own.facets[k].c), own.facets[k].b
+            raise ValueError(f"arrivals.point = {list(point)}: must be on facet {k}, <({c}), point> = {b:.6g}")
+        return point
+    vertices = own.face(k)
     return tuple(sum(values) / len(vertices) for values in zip(*vertices, strict=True))
 
 
@@ -108,9 +130,11 @@ def _facet_index(scenario: ClusterScenario) -> int:
 def intensity(scenario: ClusterScenario) -> Intensity:
     """What arrives in a slot."""
     arrivals = scenario.arrivals
+    if scenario.facet is not None:
+        _facet_index(scenario)
     types = region(scenario).types
     specs = _per_type(scenario.job_sizes, types, "job_sizes")
-    sizes = tuple(_sizes(spec) for spec in specs)
+    sizes = tuple(_sizes(spec, "job_sizes") for spec in specs)
     if arrivals.mean is not None:
         means = [float(x) for x in _per_type(list(arrivals.mean), types, "arrivals.mean")]
     else:
@@ -118,9 +142,10 @@ def intensity(scenario: ClusterScenario) -> Intensity:
             direction = _per_type(list(arrivals.direction or []), types, "arrivals.direction")
             work = [arrivals.load * scenario.count * x for x in direction]
         else:
-            point = _per_type(list(facet_point(scenario)), types, "arrivals.point")
+            point = facet_point(scenario)
             c = region(scenario).facets[_facet_index(scenario)].c
-            work = list(approach(point, c, float(arrivals.epsilon or 0)))
+            with _inside("arrivals"):
+                work = list(approach(point, c, float(arrivals.epsilon or 0)))
         means = [w / law.mean for w, law in zip(work, sizes, strict=True)]
     batches = _per_type(arrivals.batch, types, "arrivals.batch")
     trials = _per_type(arrivals.trials, types, "arrivals.trials")
@@ -156,14 +181,14 @@ def parameters(scenario: SlottedScenario) -> Any:
     """The scenario in the plain numbers that the kernel takes; ValueError with one line where it makes no sense."""
     if isinstance(scenario, ClusterScenario):
         return _cluster_parameters(scenario.model_dump_json())
-    service = _sizes(scenario.service)
+    service = _sizes(scenario.service, "service")
     return single_type.SingleTypeParameters(
         scenario.servers, _single_arrivals(scenario), service, scenario.routing, scenario.d
     )
 
 
 def _single_arrivals(scenario: SingleTypeScenario) -> FiniteLaw:
-    arrivals, capacity = scenario.arrivals, scenario.servers * _sizes(scenario.service).mean
+    arrivals, capacity = scenario.arrivals, scenario.servers * _sizes(scenario.service, "service").mean
     if arrivals.mean is not None:
         mean = arrivals.mean
     else:
@@ -176,7 +201,7 @@ def _single_arrivals(scenario: SingleTypeScenario) -> FiniteLaw:
 def bounds(scenario: SlottedScenario) -> Bounds:
     """The paper's bounds on the weighted backlog <bold c, q> (single type: on the total) of the scenario."""
     if isinstance(scenario, SingleTypeScenario):
-        work, service = _single_arrivals(scenario), _sizes(scenario.service)
+        work, service = _single_arrivals(scenario), _sizes(scenario.service, "service")
         return single_type_bounds(scenario.servers, work.mean, work.variance, service)
     facet = region(scenario).facets[_facet_index(scenario)]
     arriving = intensity(scenario)
@@ -189,15 +214,15 @@ def facet_limit(scenario: SlottedScenario) -> float:
     The end is the point of the facet that epsilon starts from; single type: arrivals that use all the service.
     """
     if isinstance(scenario, SingleTypeScenario):
-        changes: dict[str, Any] = {"mean": scenario.servers * _sizes(scenario.service).mean}
+        changes: dict[str, Any] = {"mean": scenario.servers * _sizes(scenario.service, "service").mean}
     else:
         sizes = _per_type(scenario.job_sizes, region(scenario).types, "job_sizes")
         point = facet_point(scenario)
-        changes = {"mean": [x / _sizes(spec).mean for x, spec in zip(point, sizes, strict=True)]}
+        changes = {"mean": [x / _sizes(spec, "job_sizes").mean for x, spec in zip(point, sizes, strict=True)]}
     changes |= {"epsilon": None} | ({"point": None} if isinstance(scenario, ClusterScenario) else {})
     end = scenario.model_copy(update={"arrivals": scenario.arrivals.model_copy(update=changes)})
     if isinstance(end, SingleTypeScenario):
-        arriving, service = _single_arrivals(end), _sizes(end.service)
+        arriving, service = _single_arrivals(end), _sizes(end.service, "service")
         return (arriving.variance + end.servers * service.variance) / 2.0
     c = region(end).facets[_facet_index(end)].c
     return exponential_mean(c, intensity(end).variances) / math.sqrt(end.count)
@@ -208,7 +233,7 @@ def random_limit(scenario: SingleTypeScenario) -> float:
 
     Ours: each of M equal queues gets the slot's work with probability 1/M, and is a single queue of its own.
     """
-    service = _sizes(scenario.service)
+    service = _sizes(scenario.service, "service")
     work = scenario.servers * service.mean
     at_capacity = SingleTypeScenario.model_validate(
         {
@@ -242,6 +267,11 @@ def lengths(scenario: SlottedScenario) -> tuple[int, int]:
         warm_up = math.ceil(WARM_UP_RELAXATIONS * relaxation(scenario))
     if slots == "auto":
         slots = max(1000, math.ceil(scenario.relaxations * relaxation(scenario) / scenario.replications))
+    if isinstance(scenario, ClusterScenario):
+        events = scenario.count + sum(law.mean for law in intensity(scenario).jobs)
+    else:
+        events = scenario.servers + _single_arrivals(scenario).mean
+    scenario.check_slots(int(warm_up) + int(slots), events)
     return int(warm_up), int(slots)
 
 

@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from elastiqueue.errors import ConfigError
+from elastiqueue.errors import ConfigError, printable
 
-__all__ = ["ConfigError", "Positive", "Rate", "Strict", "one_line"]
+__all__ = ["MOST_EVENTS", "ConfigError", "Positive", "Rate", "Strict", "one_line"]
 
-Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Within these bounds no product of two or three numbers leaves the range of doubles, and none takes for ever.
+Rate = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Positive = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
+MOST_EVENTS = 1e12  # of all replications of a scenario: a day or two of one core
 
 
 class Strict(BaseModel):
-    """A model that refuses unknown keys and cannot be changed."""
+    """A model that refuses unknown keys, and true and false as numbers, and cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_booleans_as_numbers(cls, values: Any) -> Any:
+        for key, value in values.items() if isinstance(values, Mapping) else ():
+            if _holds_boolean(value) and key in _numeric(cls):
+                raise ConfigError(f"{key} = {value!r}: must not be true or false")
+        return values
 
-def one_line(error: Exception, value: Any = None) -> str:
-    """The first complaint of an error as one line: key, value, what is allowed."""
+
+def _holds_boolean(value: Any) -> bool:
+    return any(map(_holds_boolean, value)) if isinstance(value, list | tuple) else isinstance(value, bool)
+
+
+@cache
+def _numeric(model: type[BaseModel]) -> frozenset[str]:
+    """Fields that take neither booleans nor anything."""
+
+    def named(annotation: Any) -> set[Any]:
+        return {annotation}.union(*map(named, get_args(annotation)))
+
+    return frozenset(name for name, field in model.model_fields.items() if not {bool, Any} & named(field.annotation))
+
+
+def one_line(error: Exception, values: Any) -> str:
+    """The first complaint of an error about `values` as one line: key, value, what is allowed."""
     if not isinstance(error, ValidationError):
-        return " ".join(str(error).split())
+        return printable(error)
     first = error.errors()[0]
-    message = first["msg"].removeprefix("Value error, ")
+    path: list[str] = []
+    for part in first["loc"]:  # those that are keys; the others name the alternatives that were tried
+        inside = isinstance(values, Mapping) and part in values
+        if inside or (isinstance(values, list | tuple) and isinstance(part, int) and part < len(values)):
+            values = values[part]
+            path.append(str(part))
+    key, message = ".".join(path), first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
-        return " ".join(message.split())
-    path = [str(part) for part in first["loc"]]
-    if path[:1] in (["arrival_rate"], ["service"]):
-        del path[1:2]  # the tag of the alternative that was tried
-    key = ".".join(part for part in path if "[" not in part and "-" not in part)
-    if first["type"] == "extra_forbidden":
-        return f"{key} = {first['input']!r}: is not a known key"
+        return printable(message if message.startswith(key.split(".")[0]) else f"{key}.{message}")
     if first["type"] == "missing":
-        return f"{key}: is missing"
-    return f"{key} = {first['input']!r}: {message[0].lower() + message[1:]}"
+        return printable(f"{'.'.join([*path, str(first['loc'][-1])])}: is missing")
+    shown = repr(first["input"])
+    shown = shown if len(shown) <= 200 else f"{shown[:200]}..."
+    if first["type"] == "extra_forbidden":
+        return printable(f"{key} = {shown}: is not a known key")
+    return printable(f"{key} = {shown}: {message[0].lower() + message[1:]}")

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from elastiqueue.scenarios.base import ConfigError, Positive, Rate, Strict
+from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, Positive, Rate, Strict
 from elastiqueue.seeding import digest
 
-Count = Annotated[int, Field(ge=1)]
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Vector = Annotated[list[Amount], Field(min_length=1)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Vector = Annotated[list[Rate], Field(min_length=1)]
+Amounts = Annotated[list[Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]], Field(min_length=1)]
+Size = Annotated[int, Field(ge=0, le=1_000_000)]
 Slots = Annotated[int, Field(ge=1)]
 Routing = Literal["jsq", "power_of_two", "power_of_two_with_replacement", "power_of_d", "random"]
 
@@ -50,32 +51,38 @@ class Arrivals(Strict):
 class FiniteSizes(Strict):
     """A finite law by its values and probabilities."""
 
-    values: list[Annotated[int, Field(ge=0)]] = Field(min_length=1, description="Integers; job sizes are >= 1.")
+    values: list[Size] = Field(min_length=1, description="Integers; job sizes are >= 1.")
     probabilities: list[Rate] = Field(min_length=1, description="One per value; they sum to 1.")
 
 
 class UniformSizes(Strict):
     """A mixture of uniform laws."""
 
-    uniform: list[tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], Rate]] = Field(
+    uniform: list[tuple[Size, Size, Rate]] = Field(
         min_length=1, description="[[first, last, weight], ...]: uniform on first..last; the weights sum to 1."
     )
 
 
-def _size_kind(value: Any) -> str:
+def _size_kind(value: Any) -> str | None:
     if isinstance(value, list):
-        return "list"
-    return "uniform" if (isinstance(value, Mapping) and "uniform" in value) or hasattr(value, "uniform") else "finite"
+        return "<list>"
+    if isinstance(value, Mapping):
+        return "<uniform>" if "uniform" in value else "<finite>"
+    return {"FiniteSizes": "<finite>", "UniformSizes": "<uniform>"}.get(type(value).__name__)
 
 
-Sizes = Annotated[
-    Annotated[FiniteSizes, Tag("finite")] | Annotated[UniformSizes, Tag("uniform")], Discriminator(_size_kind)
-]
+_BY_KIND = Discriminator(
+    _size_kind,
+    custom_error_type="law",
+    custom_error_message="must be {values, probabilities}, {uniform: [[first, last, weight], ...]} or a list with one "
+    "of them per type",
+)
+Sizes = Annotated[Annotated[FiniteSizes, Tag("<finite>")] | Annotated[UniformSizes, Tag("<uniform>")], _BY_KIND]
 SizesPerType = Annotated[
-    Annotated[FiniteSizes, Tag("finite")]
-    | Annotated[UniformSizes, Tag("uniform")]
-    | Annotated[list[Sizes], Tag("list")],
-    Discriminator(_size_kind),
+    Annotated[FiniteSizes, Tag("<finite>")]
+    | Annotated[UniformSizes, Tag("<uniform>")]
+    | Annotated[list[Sizes], Tag("<list>")],
+    _BY_KIND,
 ]
 
 
@@ -83,8 +90,8 @@ class ClassOfServers(Strict):
     """`count` identical servers."""
 
     count: Count = Field(description="Number of servers of this class.")
-    resources: Vector | None = Field(None, description="Amount of each resource; goes with job_types.")
-    configurations: list[list[Annotated[int, Field(ge=0)]]] | None = Field(
+    resources: Amounts | None = Field(None, description="Amount of each resource; goes with job_types.")
+    configurations: list[list[Size]] | None = Field(
         None, description="Maximal configurations, jobs per type; instead of resources."
     )
 
@@ -108,6 +115,14 @@ class Slotted(Strict):
     sample_every: Slots | None = Field(
         None, description="Slots between samples of the weighted backlog, for its distribution; null: none."
     )
+
+    def check_slots(self, slots: int, events: float) -> None:
+        """Raise ConfigError where its replications take longer than anybody would wait; events are those of a slot."""
+        if slots * events * self.replications > MOST_EVENTS:
+            raise ConfigError(
+                f"slots = {slots} with the warm-up: times {events:g} servers and arrivals per slot and replications = "
+                f"{self.replications} must be at most {MOST_EVENTS:g}"
+            )
 
     @property
     def precision(self) -> None:
@@ -140,12 +155,12 @@ class ClusterScenario(Slotted):
 
     model: Literal["cluster"] = Field(description="cluster: paper B's model.")
     servers: Count | None = Field(None, description="Number of identical servers; or give classes.")
-    resources: Vector | None = Field(None, description="Amount of each resource of a server.")
-    configurations: list[list[Annotated[int, Field(ge=0)]]] | None = Field(
+    resources: Amounts | None = Field(None, description="Amount of each resource of a server.")
+    configurations: list[list[Size]] | None = Field(
         None, description="Maximal configurations of a server, jobs per type; instead of resources and job_types."
     )
     classes: list[ClassOfServers] | None = Field(None, description="Servers of several kinds, instead of servers.")
-    job_types: list[Vector] | None = Field(None, description="What one job of each type needs of each resource.")
+    job_types: list[Amounts] | None = Field(None, description="What one job of each type needs of each resource.")
     scheduling: Literal["maxweight", "best_fit"] = Field("maxweight", description="How a server chooses what to serve.")
     level: Literal["job", "workload"] = Field(
         "job", description="job: a job gets at most one unit per slot; workload: any unit of work can be served."
@@ -232,6 +247,12 @@ class SingleTypeScenario(Slotted):
         default_factory=lambda: FiniteSizes(values=[1], probabilities=[1.0]),
         description="Law of the work that one server can do in a slot.",
     )
+
+    @model_validator(mode="after")
+    def _serves(self) -> SingleTypeScenario:
+        if not any(self.service.values):
+            raise ConfigError(f"service.values = {self.service.values}: must hold one > 0")
+        return self
 
     def describe(self) -> dict[str, Any]:
         """The scenario in scalar columns of a tidy table."""

@@ -9,12 +9,14 @@ from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from elastiqueue.arrivals import ArrivalRate
 from elastiqueue.models.phase_type import PhaseType
-from elastiqueue.scenarios.base import ConfigError, Positive, Rate, Strict
+from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, Positive, Rate, Strict
 from elastiqueue.seeding import digest
 
 SERVICE_MODELS = ("tabs", "jiq", "delayed_off", "setup", "always_on")
 DISTRIBUTED = ("tabs", "jiq")
 ALWAYS_ON = ("jiq", "always_on")
+MOST_PERIODS = 100_000  # of the sinusoid, in a run
+MOST_RECORDS = 1_000_000
 
 
 class Sinusoid(Strict):
@@ -49,10 +51,16 @@ class Steps(Strict):
 class PhaseTypeLaw(Strict):
     """A phase-type law by its matrices."""
 
-    initial: list[Rate] = Field(min_length=1, description="Probability of each phase at the start; sums to 1.")
-    rates: list[Positive] = Field(min_length=1, description="Exit rate of each phase; the mean is scaled to 1.")
+    initial: list[Rate] = Field(
+        min_length=1, max_length=64, description="Probability of each phase at the start; sums to 1."
+    )
+    rates: list[Positive] = Field(
+        min_length=1, max_length=64, description="Exit rate of each phase; the mean is scaled to 1."
+    )
     routing: list[list[Rate]] = Field(
-        min_length=1, description="routing[k][j]: probability to go on in phase j after phase k; the rest completes."
+        min_length=1,
+        max_length=64,
+        description="routing[k][j]: probability to go on in phase j after phase k; the rest completes.",
     )
 
 
@@ -82,17 +90,17 @@ class CoxianService(Strict):
 
 def _arrival_kind(value: Any) -> str | None:
     if isinstance(value, Mapping):
-        return next((kind for kind in ("trace", "steps") if kind in value), "sinusoid")
+        return next((f"<{kind}>" for kind in ("trace", "steps") if kind in value), "<sinusoid>")
     if isinstance(value, BaseModel):
-        return type(value).__name__.lower()
-    return "number"
+        return f"<{type(value).__name__.lower()}>"
+    return "<number>"
 
 
 ArrivalSpec = Annotated[
-    Annotated[Rate, Tag("number")]
-    | Annotated[Sinusoid, Tag("sinusoid")]
-    | Annotated[Trace, Tag("trace")]
-    | Annotated[Steps, Tag("steps")],
+    Annotated[Rate, Tag("<number>")]
+    | Annotated[Sinusoid, Tag("<sinusoid>")]
+    | Annotated[Trace, Tag("<trace>")]
+    | Annotated[Steps, Tag("<steps>")],
     Discriminator(_arrival_kind),
 ]
 
@@ -100,19 +108,24 @@ ArrivalSpec = Annotated[
 def _service_kind(value: Any) -> str | None:
     kinds = ("phase_type", "erlang", "hyperexponential", "coxian")
     if isinstance(value, Mapping):
-        return next((kind for kind in kinds if kind in value), "phase_type")
+        return next((f"<{kind}>" for kind in kinds if kind in value), None)
     if isinstance(value, BaseModel):
-        return next(kind for kind in kinds if hasattr(value, kind))
-    return "exponential"
+        return next(f"<{kind}>" for kind in kinds if hasattr(value, kind))
+    return "<exponential>" if value == "exponential" else None
 
 
 ServiceSpec = Annotated[
-    Annotated[Literal["exponential"], Tag("exponential")]
-    | Annotated[PhaseTypeService, Tag("phase_type")]
-    | Annotated[ErlangService, Tag("erlang")]
-    | Annotated[HyperexponentialService, Tag("hyperexponential")]
-    | Annotated[CoxianService, Tag("coxian")],
-    Discriminator(_service_kind),
+    Annotated[Literal["exponential"], Tag("<exponential>")]
+    | Annotated[PhaseTypeService, Tag("<phase_type>")]
+    | Annotated[ErlangService, Tag("<erlang>")]
+    | Annotated[HyperexponentialService, Tag("<hyperexponential>")]
+    | Annotated[CoxianService, Tag("<coxian>")],
+    Discriminator(
+        _service_kind,
+        custom_error_type="law",
+        custom_error_message="must be exponential, {erlang: k}, {hyperexponential: scv}, {coxian: scv} or "
+        "{phase_type: {initial, rates, routing}}",
+    ),
 ]
 
 
@@ -205,6 +218,16 @@ class ServiceScenario(Strict):
             raise ConfigError(f"record_every = {self.record_every}: must be null where horizon is auto")
         if isinstance(self.horizon, float) and isinstance(self.warm_up, float) and self.warm_up >= self.horizon:
             raise ConfigError(f"warm_up = {self.warm_up:g}: must be below horizon = {self.horizon:g}")
+        if isinstance(self.horizon, float) and self.horizon / arrival.period > MOST_PERIODS and arrival.amplitude:
+            raise ConfigError(
+                f"arrival_rate.period = {arrival.period:g}: must be at least horizon / {MOST_PERIODS:,}, "
+                f"{self.horizon / MOST_PERIODS:g}"
+            )
+        if isinstance(self.horizon, float) and self.record_every and self.horizon / self.record_every > MOST_RECORDS:
+            raise ConfigError(
+                f"record_every = {self.record_every:g}: must be at least horizon / {MOST_RECORDS:,}, "
+                f"{self.horizon / MOST_RECORDS:g}"
+            )
         if self.start == "all_off" and self.model in ALWAYS_ON:
             raise ConfigError(f"start = all_off: {self.model} never turns a server on; use all_idle_on or fixed_point")
         if self.staggered and (self.model not in ("delayed_off", "setup") or not self.aborts):
@@ -231,7 +254,23 @@ class ServiceScenario(Strict):
     def phase_type(self) -> PhaseType:
         """The law of the service times as a `PhaseType` of mean 1."""
         spec = self.service if isinstance(self.service, str) else self.service.model_dump()
-        return PhaseType.from_config(spec)
+        try:
+            return PhaseType.from_config(spec)
+        except (ValueError, ArithmeticError) as error:
+            raise ConfigError(f"service.phase_type.{error}") from None
+
+    def check_events(self) -> None:
+        """Raise ConfigError where its replications have more events than anybody would wait for."""
+        if isinstance(self.horizon, str):  # no window is shorter than this
+            time, name = 5 * (1 + self.measured) * self.relaxation_time, "5 (1 + measured) (1 + 1/mu + 1/nu)"
+        else:
+            time, name = self.horizon, "horizon"
+        events = self.servers * self.arrival.maximum() * time * self.replications * sum(self.phase_type.visits())
+        if events > MOST_EVENTS:
+            raise ConfigError(
+                f"servers = {self.servers}: servers * arrival_rate * {name} * replications * phases of a "
+                f"service is {events:.3g} events: must be at most {MOST_EVENTS:g}"
+            )
 
     @property
     def relaxation_time(self) -> float:

@@ -36,6 +36,8 @@ from fractions import Fraction
 
 import numpy as np
 
+MOST_CONFIGURATIONS = 100_000
+
 Configuration = tuple[int, ...]
 Number = int | float | str | Fraction
 
@@ -93,7 +95,14 @@ def maximal_configurations(resources: Sequence[Number], needs: Sequence[Sequence
     def room(free: list[int], j: int) -> int:
         return min(f // n for f, n in zip(free, need[j], strict=True) if n > 0)
 
+    steps = itertools.count(1)
+
     def extend(chosen: tuple[int, ...], free: list[int]) -> None:
+        if next(steps) > MOST_CONFIGURATIONS:
+            raise ValueError(
+                f"resources = {[float(x) for x in resources]}: a server has more than {MOST_CONFIGURATIONS:,} ways to "
+                "begin a configuration: must be at most that many"
+            )
         j = len(chosen)
         if j == len(need):
             if all(room(free, k) == 0 for k in range(j)):
