@@ -28,8 +28,10 @@ def draw(data: pd.DataFrame) -> Figure:
         axes.plot(size, fit.factor * size**fit.exponent, color=COLOURS[index], linewidth=1.0)
     low, high = rows["servers"].min(), rows["servers"].max()
     start = 0.5 * rows[rows["servers"] == low]["mean"].min()
-    axes.plot([low, high], [start, start * np.sqrt(low / high)], label="slope $-1/2$, for comparison", **LIMIT)
+    end = start * np.sqrt(low / high)
+    axes.plot([low, high], [start, end], label="slope $-1/2$, for comparison", **LIMIT)
+    axes.set_ylim(bottom=end / 2)  # whatever the band of two replications would take
     axes.set_xlabel("number of servers $N$")
     axes.set_ylabel("largest distance from the fluid path")
-    axes.legend(loc="upper right")
+    figure.legend(loc="outside upper center", ncols=3)
     return figure
