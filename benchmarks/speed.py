@@ -35,7 +35,7 @@ LAWS = {
 }
 CLUSTER = {
     "model": "cluster", "servers": 100, "resources": [30, 30, 4000], "routing": "jsq", "scheduling": "maxweight",
-    "job_types": [[15, 8, 1690], [17.1, 6.5, 420], [7, 20, 1690]], "slots": 20_000, "warm_up": 0,
+    "job_types": [[15, 8, 1690], [17.1, 6.5, 420], [7, 20, 1690]], "slots": 200_000, "warm_up": 0,
     "arrivals": {"law": "binomial", "trials": 100, "load": 0.9, "direction": [1, 1 / 3, 2 / 3]},
     "job_sizes": {"uniform": [[1, 50, 0.7], [251, 300, 0.15], [451, 500, 0.15]]},
 }  # fmt: skip
@@ -150,8 +150,8 @@ def cluster(runs: int) -> None:
 
     def slots(level: str) -> Callable[[], float]:
         def work() -> float:
-            simulate(scenarios[level], 0, 1, Window(0.0, 20_000.0))
-            return 20_000.0
+            simulate(scenarios[level], 0, 1, Window(0.0, 200_000.0))
+            return 200_000.0
 
         return work
 

@@ -30,11 +30,11 @@ Totals (sums over slots of the state at the end of a slot; c a unit vector over 
     response of a job = slot in which it ends - slot in which it arrives + 1
 
 The simulator keeps, per type, rows over servers: backlog, schedule, and the remaining sizes of the few oldest jobs,
-which are all that a schedule can reach. One pass over the rows serves all servers and the next pass schedules them:
-int32 rows at constant distances in one array, no branches, so that LLVM vectorises both; what happens at a server is a
-bit. The jobs of a queue are in a ring. What a slot draws in any case it draws at once: a word per type for the number
-of its jobs, a byte per server for ties. `Reference` is the same model in plain Python, with the same random words in
-the same order.
+which are all that a schedule can reach (of one job: the work behind it, which service does not change). One pass over
+the rows serves all servers and the next pass schedules them: int32 rows at constant distances in one array, no
+branches, so that LLVM vectorises both; what happens at a server is a bit. The jobs of a queue are in a ring. What a
+slot draws in any case it draws at once: a word per type for the number of its jobs, a byte per server for ties.
+`Reference` is the same model in plain Python, with the same random words in the same order.
 """
 
 from __future__ import annotations
@@ -45,11 +45,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import int32, njit, uint64
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from elastiqueue.engines.discrete import FiniteLaw, below, draw, invert, tables
-from elastiqueue.engines.rng import next_word, step
+from elastiqueue.engines.rng import next_word, ones, step
 from elastiqueue.models.base import Ratio
 from elastiqueue.theory.capacity import integer_units
 
@@ -63,7 +65,9 @@ _MAXWEIGHT, _BEST_FIT = range(2)
 # recent write whose address agrees in the last 12 bits, which distances just below 4096 bytes bring about.
 STRIDE = 104
 REACH = (2, 8, 32, 128, 512)  # rows for the oldest jobs of a type: the next of these
-_BITS, _JOBS = 2, 3  # rows of a type: backlog, schedule, the bit m mod 32 of server m, remaining sizes of oldest jobs
+# Rows of a type: backlog, schedule, the bit m mod 32 of server m, remaining sizes of the oldest jobs; where at most one
+# is served: the work behind it.
+_BITS, _JOBS = 2, 3
 UNROLLED = 8  # up to so many configurations the scheduling pass is unrolled and vectorised
 _ONE = np.int32(1)
 _ZERO = np.int32(0)
@@ -72,10 +76,11 @@ _THIRD, _EXCESS = np.int32(85), np.int32(255)  # of a random byte
 _U1, _U2, _U4, _U56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 _M1, _M2, _M4 = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
 _SUM = np.uint64(0x0101010101010101)
+_HIGH = np.uint64((1 << STRIDE - 64) - 1)  # the servers of a block beyond the 64th
 _BYTE, _8 = np.int32(255), np.int32(8)
 _32_BITS = np.int64(0xFFFFFFFF)
 _NOBODY = np.int32(2147483647)  # backlog of the lanes beyond the last server
-_NO_JOB = np.int32(-1)  # remaining size where there is no job
+_NO_JOB = np.int32(-1)  # in the rows of oldest jobs where there is none
 
 # Positions in the totals, which are followed by backlog_j, arrived_j, served_j for each type.
 SLOTS, WEIGHTED, PARALLEL, NORM_SLOTS, PERPENDICULAR, RESPONSE, COMPLETIONS, ARRIVALS = range(8)
@@ -369,7 +374,7 @@ class Reference:
 class State(NamedTuple):
     """What changes.
 
-    Rows of `lanes` per block of servers: for each type q, s, a bit and the remaining sizes of the oldest jobs; then the
+    Rows of `lanes` per block of servers: for each type q, s, a bit and the oldest jobs (see `_JOBS`); then the
     configurations (per type, and a bias of -1 where a server has no such configuration, if classes differ in that).
     """
 
@@ -377,6 +382,7 @@ class State(NamedTuple):
     numbers: NDArray[np.int64]  # SLOT .. LONGEST
     lanes: NDArray[np.int32]
     backlog: NDArray[np.int64]  # J: Q_j
+    least: NDArray[np.int32]  # J: the least q_{j,m} after the last service, which is what arrivals meet
     random_words: NDArray[np.uint64]  # of the slot: a word per type for its jobs, then a byte per server for ties
     random_bytes: NDArray[np.uint8]  # the same memory
     order: NDArray[np.int64]  # M
@@ -387,6 +393,26 @@ class State(NamedTuple):
 
 
 HEAD, TAIL = range(2)
+
+
+@intrinsic
+def _equal(typing, z, position, value):
+    """The bits of those of the 64 lanes from `position` on that are equal to `value`.
+
+    In LLVM's own language, where comparing 64 lanes gives a word at once. Loops in Python would add up bits lane by
+    lane, and end with jumps that nobody can predict.
+    """
+
+    def code(context, builder, signature, arguments):
+        array, start, number = arguments
+        row, one = ir.VectorType(ir.IntType(32), 64), ir.VectorType(ir.IntType(32), 1)
+        memory = context.make_array(signature.args[0])(context, builder, array).data
+        lanes = builder.load(builder.bitcast(builder.gep(memory, [start]), row.as_pointer()), align=4)
+        copies = ir.Constant(row, [0] * 64)  # each lane the first and only one
+        numbers = builder.shuffle_vector(builder.bitcast(number, one), ir.Constant(one, ir.Undefined), copies)
+        return builder.bitcast(builder.icmp_signed("==", lanes, numbers), ir.IntType(64))
+
+    return uint64(z, uint64, int32), code
 
 
 @njit(cache=True)
@@ -403,19 +429,23 @@ def _lowest(bits):
 def _serve(z, q, n, reach):
     """One slot of service of one type at n servers, whose backlogs are at position q of the lanes.
 
-    `reach` is the number of rows of oldest jobs; 0: the workload level, where any unit of work can be served. Returns
-    the work done, and the bit of each server at which a job ends: there a row is 0 (it is -1 without a job).
+    `reach` is the number of rows of oldest jobs. Up to 1, a server does its share whenever it has work, and a job ends
+    where the backlog has come down to the work behind it: its remaining size need not be counted down. At the workload
+    level (reach 0) the row stays -1. With more rows a job ends where a row is 0; it is -1 without a job.
+
+    Returns the work done, the bit of each server at which a job ends, and the least backlog.
     """
     s, b, h = q + np.uint64(STRIDE), q + np.uint64(_BITS * STRIDE), q + np.uint64(_JOBS * STRIDE)
     served = ended = _ZERO
-    if reach == 1:  # s is 0 or 1
+    least = _NOBODY
+    if reach <= 1:
         for m in range(np.uint64(n)):
-            u = np.int32(z[s + m] * np.int32(z[h + m] > _ZERO))
-            r = np.int32(z[h + m] - u)
-            z[h + m] = r
-            z[q + m] = np.int32(z[q + m] - u)
+            u = min(z[s + m], z[q + m])
+            r = np.int32(z[q + m] - u)
+            z[q + m] = r
             served = np.int32(served + u)
-            ended = np.int32(ended | np.int32(z[b + m] * np.int32(r == _ZERO)))
+            ended = np.int32(ended | np.int32(z[b + m] * np.int32(r == z[h + m])))
+            least = min(least, r)
     elif reach == 2:
         g = h + np.uint64(STRIDE)
         for m in range(np.uint64(n)):
@@ -426,14 +456,11 @@ def _serve(z, q, n, reach):
             z[h + m] = r
             z[g + m] = p
             u = np.int32(u + v)
-            z[q + m] = np.int32(z[q + m] - u)
+            w = np.int32(z[q + m] - u)
+            z[q + m] = w
             served = np.int32(served + u)
             ended = np.int32(ended | np.int32(z[b + m] * np.int32((r == _ZERO) | (p == _ZERO))))
-    elif reach == 0:
-        for m in range(np.uint64(n)):
-            u = min(z[s + m], z[q + m])
-            z[q + m] = np.int32(z[q + m] - u)
-            served = np.int32(served + u)
+            least = min(least, w)
     else:
         for k in range(reach):
             rank = np.int32(k)
@@ -445,7 +472,22 @@ def _serve(z, q, n, reach):
                 served = np.int32(served + u)
                 ended = np.int32(ended | np.int32(z[b + m] * np.int32(r == _ZERO)))
             h += np.uint64(STRIDE)
-    return served, np.int64(ended) & _32_BITS
+        for m in range(np.uint64(n)):
+            least = min(least, z[q + m])
+    return served, np.int64(ended) & _32_BITS, least
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _ends(z, q, reach):
+    """Whether a job has ended at the server whose backlog is at position q of the lanes, 0 or 1."""
+    h = q + np.uint64(_JOBS * STRIDE)
+    if reach == 1:
+        return np.int64(z[h] == z[q])
+    ends = np.int64(z[h] == _ZERO) | np.int64(z[h + np.uint64(STRIDE)] == _ZERO)
+    for _ in range(2, reach):
+        ends |= np.int64(z[h + np.uint64(2 * STRIDE)] == _ZERO)
+        h += np.uint64(STRIDE)
+    return ends
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
@@ -580,59 +622,46 @@ def _position(row, m, block):
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _shortest(z, row, block, servers, words):
-    """A server of least backlog, ties uniform; `row` is the position of the backlogs in the first block."""
-    best = _NOBODY
-    position, done = row, 0
-    while done < servers:
-        start = np.uint64(position)
-        for m in range(np.uint64((min(STRIDE, servers - done) + 7) // 8 * 8)):
-            best = min(best, z[start + m])
-        position += block
-        done += STRIDE
-    ties, place = 0, 0
-    position, done = row, 0
-    while done < servers:
-        start = np.uint64(position)
-        count = total = _ZERO
-        for m in range(np.uint64((min(STRIDE, servers - done) + 7) // 8 * 8)):
-            hit = np.int32(z[start + m] == best)
-            count = np.int32(count + hit)
-            total = np.int32(total + np.int32(hit * np.int32(m)))
-        ties += count
-        place += total + count * done
-        position += block
-        done += STRIDE
-    if ties == 1:
-        return place
-    left = below(ties, words)
-    first = 0
-    while True:  # up to 32 servers at a time, to those that have the place
-        start = _position(row, first, block)
-        lanes = np.uint64(min(32, STRIDE - first % STRIDE, (servers - first + 7) // 8 * 8))
-        count = _ZERO
-        for m in range(lanes):
-            count = np.int32(count + np.int32(z[start + m] == best))
-        if left < count:
-            break
-        left -= count
-        first += 32 if first % STRIDE + 32 < STRIDE else STRIDE - first % STRIDE
-    bits, hits = start + np.uint64(_BITS * STRIDE), _ZERO
-    for m in range(lanes):
-        hits = np.int32(hits | np.int32(z[bits + m] * np.int32(z[start + m] == best)))
-    for _ in range(left):
-        hits = np.int32(hits & np.int32(hits - _ONE))
-    return first + np.int64(_lowest(hits))
+def _having(z, position, best):
+    """The servers of a block whose backlog is `best`, as the bits of two words; the second looks into the next row."""
+    return _equal(z, np.uint64(position), best), _equal(z, np.uint64(position + 64), best) & _HIGH
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _route(z, words, order, servers, routing, draws, row, block):
+def _shortest(z, row, block, servers, best, words):
+    """A server of the least backlog `best`, ties uniform; `row` is the position of the backlogs in the first block."""
+    ties = 0
+    low = high = np.uint64(0)
+    for position in range(row, row + (servers + STRIDE - 1) // STRIDE * block, block):
+        low, high = _having(z, position, best)
+        ties += ones(low) + ones(high)
+    left = below(ties, words) if ties > 1 else 0
+    first, position = 0, row
+    while servers > STRIDE:  # to the block that has the place
+        low, high = _having(z, position, best)
+        here = ones(low) + ones(high)
+        if left < here:
+            break
+        left -= here
+        position += block
+        first += STRIDE
+    if left >= ones(low):
+        left -= ones(low)
+        low = high
+        first += 64
+    for _ in range(left):
+        low &= low - _U1
+    return first + np.int64(_lowest(low))
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _route(z, words, order, servers, routing, draws, row, block, least):
     """The server for the arrivals of a type whose backlogs are at `row`."""
     if routing == _JSQ:
-        return _shortest(z, row, block, servers, words)
+        return _shortest(z, row, block, servers, least, words)
     if routing == _RANDOM:
         return below(servers, words)
-    best = least = np.int64(-1)
+    best = fewest = np.int64(-1)
     for i in range(draws):  # first come, first kept: uniform, as the order of the draws is
         if routing == _WITH_REPLACEMENT:
             m = below(servers, words)
@@ -642,8 +671,8 @@ def _route(z, words, order, servers, routing, draws, row, block):
             order[k] = order[i]
             order[i] = m
         q = np.int64(z[_position(row, m, block)])
-        if best < 0 or q < least:
-            best, least = m, q
+        if best < 0 or q < fewest:
+            best, fewest = m, q
     return best
 
 
@@ -655,7 +684,9 @@ def _join(z, numbers, ends, ring, queue, reach, position, size):
     ends[queue, TAIL] = tail + 1
     k = tail - ends[queue, HEAD]
     numbers[LONGEST] = max(numbers[LONGEST], k + 1)
-    if k < reach:
+    if reach == 1:
+        z[position] = np.int32(z[position] + size) if k > 0 else _ZERO
+    elif k < reach:
         z[position + np.uint64(k) * np.uint64(STRIDE)] = size
 
 
@@ -663,6 +694,14 @@ def _join(z, numbers, ends, ring, queue, reach, position, size):
 def _leave(z, numbers, counts, ends, ring, queue, reach, position):
     """Remove the finished jobs of a queue, whose oldest job is at `position` of the lanes; returns how many."""
     head, tail, mask = ends[queue, HEAD], ends[queue, TAIL], ring.shape[1] - 1
+    if reach == 1:
+        job, following = ring[queue, np.uint64(head & mask)], ring[queue, np.uint64((head + 1) & mask)]
+        counts[_RESPONSE] += numbers[SLOT] + 1 - (job >> 32)
+        counts[_COMPLETIONS] += 1
+        ends[queue, HEAD] = head + 1
+        behind = np.int32(z[position - np.uint64(_JOBS * STRIDE)] - np.int32(following & 0x7FFFFFFF))
+        z[position] = behind if tail - head > 1 else _NO_JOB
+        return 1
     present = min(reach, tail - head)
     kept = present
     for back in range(present):  # youngest first: those that stay move towards the tail
@@ -731,7 +770,7 @@ def _squares(z, row, n):
 # forceinline above: a call would pass each array as seven words.
 @njit(cache=True, boundscheck=False, error_model="numpy", _nrt=False)
 def _advance(
-    words, numbers, z, backlog, random_words, random_bytes, order, ends, ring, counts, ended_at,
+    words, numbers, z, backlog, least, random_words, random_bytes, order, ends, ring, counts, ended_at,
     reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, size_law, need, have,
     servers, routing, draws, scheduling, limit, norm_interval, third, excess, number, most, block, job_level,
     types, configs, heads, biased, slots, totals, samples, interval,
@@ -772,7 +811,7 @@ def _advance(
         for j in range(count):
             jobs = invert(a_cdf, a_values, a_guide, a_start, j, random_words[j])
             if jobs > 0:
-                m = _route(z, words, order, servers, routing, draws, j * group, block)
+                m = _route(z, words, order, servers, routing, draws, j * group, block, least[j])
                 position = _position(j * group, m, block)
                 place, queue = position + np.uint64(_JOBS * STRIDE), np.uint64(j * servers + m)
                 work = 0
@@ -795,24 +834,26 @@ def _advance(
             n = min(STRIDE, servers - first)
             for j in range(count):
                 row = np.uint64(position + j * group)
-                served, ended = _serve(z, row, (n + 7) // 8 * 8, reach[j] if job_level else 0)
+                served, ended, shortest = _serve(z, row, (n + 7) // 8 * 8, reach[j] if job_level else 0)
                 backlog[j] -= served
+                least[j] = min(least[j], shortest) if first > 0 else shortest
                 while ended != 0:
                     m = _lowest(ended)
                     ended &= ended - 1
-                    while m < np.uint64(n):  # a job may have ended at any of these servers
-                        place = row + m + np.uint64(_JOBS * STRIDE)
-                        k = np.uint64(0)
-                        while k < np.uint64(reach[j]) and z[place + k * np.uint64(STRIDE)] != 0:
-                            k += np.uint64(1)
-                        if k < np.uint64(reach[j]):
-                            queue = np.uint64(j * servers + first) + m
-                            gone = _leave(z, numbers, counts, ends, ring, queue, reach[j], place)
-                            if scheduling == _BEST_FIT:
-                                z[row + m + np.uint64(STRIDE)] -= gone
-                                ended_at[finished] = first + np.int64(m)
-                                finished += 1
-                        m += np.uint64(32)
+                    found = np.int64(0)  # at which of the servers m, m + 32, m + 64, m + 96: no jump to mispredict
+                    for c in range(np.uint64(4)):
+                        found |= _ends(z, row + m + np.uint64(32) * c, reach[j]) << np.int64(c)
+                    found &= 15 if m < np.uint64(STRIDE - 96) else 7
+                    while found != 0:
+                        lane = m + np.uint64(32) * _lowest(found)
+                        found &= found - 1
+                        queue = np.uint64(j * servers + first) + lane
+                        place = row + lane + np.uint64(_JOBS * STRIDE)
+                        gone = _leave(z, numbers, counts, ends, ring, queue, reach[j], place)
+                        if scheduling == _BEST_FIT:
+                            z[row + lane + np.uint64(STRIDE)] -= gone
+                            ended_at[finished] = first + np.int64(lane)
+                            finished += 1
             position += block
             first += STRIDE
         _next_slot(
@@ -925,6 +966,7 @@ class Cluster:
             np.zeros(3, np.int64),
             lanes.reshape(-1),
             np.zeros(types, np.int64),
+            np.zeros(types, np.int32),
             random_words,
             random_words.view(np.uint8),
             np.arange(servers, dtype=np.int64),
@@ -972,15 +1014,19 @@ class Cluster:
 
     def jobs(self, j: int, m: int) -> list[tuple[int, int]]:
         """Remaining size and arrival slot of the type-j jobs at server m (both from 0), in order of arrival."""
-        s, queue = self._state, j * self.parameters.servers + m
+        s, queue, reach = self._state, j * self.parameters.servers + m, self.parameters.reach()[j]
         block, lane = divmod(m, STRIDE)
         position = block * self._block + (j * self._group + _JOBS) * STRIDE + lane
         head, tail = s.ends[queue].tolist()
         found = []
         for k in range(tail - head):
             job = int(s.ring[queue, head + k & s.ring.shape[1] - 1])
-            served = k < self.parameters.reach()[j]
-            found.append((int(s.lanes[position + k * STRIDE]) if served else job & 0x7FFFFFFF, job >> 32))
+            remaining = job & 0x7FFFFFFF
+            if k < reach:
+                remaining = int(s.lanes[position + k * STRIDE])
+            if k == 0 and reach == 1:
+                remaining = int(s.lanes[position - _JOBS * STRIDE]) - remaining
+            found.append((remaining, job >> 32))
         return found
 
     def advance(
