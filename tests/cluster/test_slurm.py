@@ -55,7 +55,7 @@ class Cluster(Checkout):
         shutil.copytree(self.folder / "profiles" / profile, mine.parent)
         text, count = re.subn("my_account|my_partition", lambda name: LINES[name[0]], mine.read_text())
         assert count == 2
-        mine.write_text(re.sub(r"(?m)^cores: \d+", f"cores: {cpus}", text))
+        mine.write_text(re.sub(r"(?m)^cores: (\d+)", lambda found: f"cores: {min(cpus, int(found[1]))}", text))
         self.extra = ["--slurm-init-seconds-before-status-checks", "3"] if profile == "slurm" else []
 
     def start(self, *arguments: str, **options) -> subprocess.Popen[str]:
