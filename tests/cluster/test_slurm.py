@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.checkouts import LONG, TINY, Checkout, kill_all_in, processes_in, snakemake_of, undisturbed
+from tests.checkouts import LIMIT, LONG, TABLE, TINY, Checkout, kill_all_in, processes_in, snakemake_of, undisturbed
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.cluster
@@ -48,17 +51,17 @@ class Cluster(Checkout):
 
     def __init__(self, folder: Path, profile: str, values: dict = TINY, cpus: int = 2) -> None:
         super().__init__(folder, values)
-        self.name = profile
-        mine = self.folder / "profiles" / profile / "profile.yaml"
+        mine = self.folder / "profiles/mycluster/profile.yaml"
+        shutil.copytree(self.folder / "profiles" / profile, mine.parent)
         text, count = re.subn("my_account|my_partition", lambda name: LINES[name[0]], mine.read_text())
         assert count == 2
-        mine.write_text(re.sub(r"(?m)^cores: \d+", f"cores: {cpus}", text))
+        mine.write_text(re.sub(r"(?m)^cores: (\d+)", lambda found: f"cores: {min(cpus, int(found[1]))}", text))
         self.extra = ["--slurm-init-seconds-before-status-checks", "3"] if profile == "slurm" else []
 
     def start(self, *arguments: str, **options) -> subprocess.Popen[str]:
         if "--unlock" in arguments:
             return super().start(*arguments, **options)
-        return super().start("--profile", f"profiles/{self.name}", *self.extra, *arguments, **options)
+        return super().start("--profile", "profiles/mycluster", *self.extra, *arguments, **options)
 
 
 @pytest.fixture(params=PACKAGES)
@@ -152,6 +155,7 @@ def test_a_job_over_its_memory_is_ended_and_tried_again_with_more(long_run):
 def test_a_job_always_over_its_memory_fails_and_a_rerun_completes(long_run):
     log = long_run.fail("--retries", "0", "--set-resources", "pilot:mem_mb=30", "simulate:mem_mb=30")
     assert "Error in " in log
+    assert "xceeded memory limit" in log or "OUT_OF_MEMORY" in log
     assert all(undisturbed(long=True)[name] == data for name, data in long_run.files().items())
     long_run.run()
     assert long_run.whole() == undisturbed(long=True)
@@ -183,13 +187,27 @@ def test_snakemake_killed_and_resumed_at_once_while_its_jobs_go_on(long_run):
 
 
 def test_the_documented_way_after_a_crash(long_run):
-    """squeue, scancel what is left, unlock, rerun."""
+    """The commands of the README, word for word; the last one is told what to make, too."""
+    text = (ROOT / "README.md").read_text().partition("After a crash")[2]
+    block = re.search(r"(?m)(^    .+\n)+", text)
+    assert block
+    look, unlock, rerun = (shlex.split(line, comments=True) for line in block[0].splitlines())
     run = long_run.start()
     wait_until(lambda: simulating(long_run))
     os.kill(snakemake_of(long_run.folder), signal.SIGKILL)
     run.wait()
-    subprocess.run(["scancel", *jobs()], check=True)
+
+    def type_in(command: list[str]) -> str:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        return subprocess.run(
+            command, cwd=long_run.folder, env={**long_run.environment, "PATH": path}, check=True, timeout=LIMIT,
+            stdout=subprocess.PIPE, text=True,
+        ).stdout  # fmt: skip
+
+    left = [line.split()[0] for line in type_in(look).splitlines()[1:]]
+    assert left
+    type_in(["scancel", *left])
     wait_until(lambda: not jobs())
-    long_run.unlock()
-    long_run.run()
+    type_in(unlock)
+    type_in([*rerun, "--configfile", "tiny.yaml", *long_run.extra, "--", TABLE])
     assert long_run.whole() == undisturbed(long=True)
