@@ -34,7 +34,8 @@ def _imports(path: Path) -> frozenset[str]:
         node = todo.pop()
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             continue  # imports for annotations only
-        todo.extend(ast.iter_child_nodes(node))
+        for part in ("body", "orelse", "handlers", "finalbody", "cases"):  # statements hold statements: no expressions
+            todo.extend(getattr(node, part, ()))
         if isinstance(node, ast.Import):
             found.update(name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
