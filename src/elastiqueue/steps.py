@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -39,13 +40,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _without_blas() -> None:
+    """Start numba without BLAS, which it looks for by importing scipy.linalg: a fifth of the time of a short job.
+
+    No kernel that simulates multiplies matrices.
+    """
+    if "scipy.linalg" not in sys.modules:
+        sys.modules["scipy.linalg"] = None  # type: ignore[assignment]  # an import of it fails now
+        try:
+            import numba.np.arraymath  # noqa: F401
+        finally:
+            del sys.modules["scipy.linalg"]
+
+
 def _pilot(options: argparse.Namespace) -> None:
+    _without_blas()
     from elastiqueue.jobs import run_pilots
 
     run_pilots(options.spec, options.output, options.provenance)
 
 
 def _block(options: argparse.Namespace) -> None:
+    _without_blas()
     from elastiqueue.jobs import run_block
 
     pilots = options.pilots[0] if options.pilots else None
@@ -104,6 +120,7 @@ def _diagram(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
+    gc.set_threshold(100_000)  # most of a short job are imports, which leave no garbage that is worth the search
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()

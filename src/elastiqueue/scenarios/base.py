@@ -21,7 +21,7 @@ MOST_EVENTS = 1e12  # of all replications of a scenario: a day or two of one cor
 class Strict(BaseModel):
     """A model that refuses unknown keys, and true and false as numbers, and cannot be changed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
