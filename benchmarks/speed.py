@@ -21,9 +21,10 @@ from numba import njit
 from elastiqueue.config import scenario_from
 from elastiqueue.engines import fluid
 from elastiqueue.engines.rng import uniform
-from elastiqueue.engines.simulation import Window, simulate
+from elastiqueue.models.cluster import Cluster
 from elastiqueue.models.phase_type import PhaseType
 from elastiqueue.models.registry import model_of
+from elastiqueue.models.slotted import parameters
 from elastiqueue.seeding import stream
 
 SETTING = {"model": "tabs", "arrival_rate": 0.3, "standby_rate": 0.1, "setup_rate": 0.1, "buffer": 20, "horizon": 250}
@@ -35,10 +36,11 @@ LAWS = {
 }
 CLUSTER = {
     "model": "cluster", "servers": 100, "resources": [30, 30, 4000], "routing": "jsq", "scheduling": "maxweight",
-    "job_types": [[15, 8, 1690], [17.1, 6.5, 420], [7, 20, 1690]], "slots": 200_000, "warm_up": 0,
+    "job_types": [[15, 8, 1690], [17.1, 6.5, 420], [7, 20, 1690]], "slots": 1, "warm_up": 0,
     "arrivals": {"law": "binomial", "trials": 100, "load": 0.9, "direction": [1, 1 / 3, 2 / 3]},
     "job_sizes": {"uniform": [[1, 50, 0.7], [251, 300, 0.15], [451, 500, 0.15]]},
 }  # fmt: skip
+WARM, SLOTS = 50_000, 20_000
 
 
 def cpu(work: Callable[[], float]) -> float:
@@ -85,8 +87,9 @@ def draws() -> float:
     return 5e6
 
 
-def line(name: str, value: float, unit: str, ratio: float, to: str) -> None:
-    print(f"{name:<58}{value:>9.2f} {unit:<14}{ratio:>7.2f} x {to}")
+def line(name: str, value: float, unit: str, **ratios: float) -> None:
+    told = "".join(f"{ratio:>9.2f} x {to.replace('_', ' ')}" for to, ratio in ratios.items())
+    print(f"{name:<58}{value:>9.2f} {unit:<13}{told}")
 
 
 def tabs(runs: int) -> None:
@@ -96,10 +99,10 @@ def tabs(runs: int) -> None:
         works |= {f"TABS, {law}, N = {n}": replication(n, service=service) for n in (10_000, 100_000)}
     found = medians(works, runs)
     for name, seconds in found.items():
-        n = name.rpartition("= ")[2]
-        base = "one random number" if "exponential, N" in name or n == name else f"TABS, exponential, N = {n}"
-        to = "one random number" if base == "one random number" else "exponential, same N"
-        line(name, 1e9 * seconds, "ns per event", seconds / found[base], to)
+        ratios = {"one_random_number": seconds / found["one random number"]}
+        if not name.startswith(("one", "TABS, exponential")):
+            ratios["exponential"] = seconds / found[f"TABS, exponential, N = {name.rpartition('= ')[2]}"]
+        line(name, 1e9 * seconds, "ns per event", **ratios)
 
 
 def fluid_path(runs: int) -> None:
@@ -142,23 +145,29 @@ def fluid_path(runs: int) -> None:
     found = medians(works, runs)
     base = found["fluid path, event-driven (error 1e-8)"]
     for name, seconds in found.items():
-        line(name, 1e3 * seconds, "ms", seconds / base, "event-driven")
+        line(name, 1e3 * seconds, "ms", event_driven=seconds / base)
 
 
 def cluster(runs: int) -> None:
-    scenarios = {level: scenario_from({**CLUSTER, "level": level}) for level in ("workload", "job")}
+    """In steady state: systems that have run for WARM slots."""
 
     def slots(level: str) -> Callable[[], float]:
+        scenario = scenario_from({**CLUSTER, "level": level})
+        system = Cluster(parameters(scenario), stream(1, scenario.digest(), 0))
+        system.advance(WARM)
+
         def work() -> float:
-            simulate(scenarios[level], 0, 1, Window(0.0, 200_000.0))
-            return 200_000.0
+            system.advance(SLOTS)
+            return SLOTS
 
         return work
 
-    found = medians({level: slots(level) for level in scenarios}, max(3, runs // 2))
-    for level, seconds in found.items():
+    works = {"one random number": draws} | {level: slots(level) for level in ("workload", "job")}
+    found = medians(works, 3 * runs)
+    for level in ("workload", "job"):
+        random, workload = found[level] / found["one random number"], found[level] / found["workload"]
         name = f"cluster, {level} level, 100 servers, load 0.9"
-        line(name, 1e9 * seconds, "ns per slot", seconds / found["workload"], "workload level")
+        line(name, 1e9 * found[level], "ns per slot", one_random_number=random, workload_level=workload)
 
 
 def main() -> None:
