@@ -17,7 +17,8 @@ from elastiqueue.capacity_cli import document
 from elastiqueue.cli import main
 from elastiqueue.cluster_tables import bounds_values, capacity_values, compute_rows
 from elastiqueue.config import ConfigError, scenario_from
-from elastiqueue.engines.simulation import estimates, simulate
+from elastiqueue.engines.simulation import estimates, simulate, window
+from elastiqueue.experiments import chunks, load, points, specified_points
 from elastiqueue.models import slotted
 from elastiqueue.models.registry import module_name
 from elastiqueue.theory.heavy_traffic import unit_server_mean
@@ -314,3 +315,19 @@ def test_mistakes_on_the_command_line(root, capsys, file, change, message):
     assert printed.out == ""
     assert printed.err.count("\n") == 1
     assert message in printed.err
+
+
+def test_jobs_measure_as_long_as_the_replications_of_the_run_ask_for():
+    """slots = auto shares out a time among the replications: a job must know how many there are."""
+    auto = {
+        "model": "single_type", "servers": 2, "arrivals": {"law": "binomial", "trials": 2, "epsilon": 0.1},
+        "slots": "auto", "warm_up": "auto", "relaxations": 30_000,
+    }  # fmt: skip
+    spans = []
+    for count in (5, 50):
+        run = {"run": "r", "output": "o", "seed": 1, "replications": count, "figures": {}}
+        config = load({**run, "experiments": {"a": {"scenario": auto}}})
+        (point,) = specified_points(chunks(config, "a")[0].specification())
+        assert window(point.scenario) == window(points(config, config.experiments["a"])[0].scenario)
+        spans.append(window(point.scenario).horizon - window(point.scenario).warm_up)
+    assert spans[0] == pytest.approx(10 * spans[1], rel=0.01)

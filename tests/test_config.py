@@ -9,11 +9,14 @@ import sys
 import pytest
 import yaml
 
+from elastiqueue.arrivals import ArrivalRate
 from elastiqueue.cli import main
-from elastiqueue.config import ConfigError, read_scenario, read_yaml, scenario_from
+from elastiqueue.config import ConfigError, parse_yaml, read_scenario, read_yaml, scenario_from
 from elastiqueue.engines.exact import enumerate_states
+from elastiqueue.engines.simulation import window
+from elastiqueue.errors import printable
 from elastiqueue.exact_tables import exact, least_states
-from elastiqueue.experiments import load, schema_text
+from elastiqueue.experiments import chunks, load, schema_text, specified_points
 from elastiqueue.fluid_tables import fluid_path
 from elastiqueue.models.registry import model_of
 from elastiqueue.stability_report import report
@@ -125,8 +128,17 @@ def test_a_scenario_file_that_is_not_a_mapping_is_refused(text, tmp_path, capsys
 
 def test_a_key_beside_a_merged_mapping_is_no_duplicate(tmp_path):
     file = tmp_path / "scenario.yaml"
-    file.write_text("base: &base {servers: 4}\nother: {<<: *base, servers: 5}\n")
-    assert read_yaml(file)["other"] == {"servers": 5}
+    file.write_text("a: &a {n: 4}\nb:\n  c: &c {<<: *a, n: 5}\nd: {<<: *c, m: 6}\n")
+    found = read_yaml(file)
+    assert found["b"]["c"] == {"n": 5}
+    assert set(found["d"]) == {"n", "m"}
+
+
+@pytest.mark.parametrize("text", ["!!map [b]", "!!set [b]", "!!timestamp foo", "!!bool foo", "a: {b: 1, b: 2}"])
+def test_what_is_no_yaml_is_one_line(text):
+    with pytest.raises(ConfigError, match=r"^name: is not YAML: ") as caught:
+        parse_yaml(text, "name")
+    assert "\n" not in printable(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +146,7 @@ def test_a_key_beside_a_merged_mapping_is_no_duplicate(tmp_path):
     [
         ({"servers": 100_000_000}, "servers = 100000000, buffer = 3: states = "),
         ({"servers": 1, "buffer": 1_000_000}, "servers = 1, buffer = 1000000: states = "),
-        ({"servers": 1, "buffer": 10_000}, "20,000,000 numbers are allowed"),
+        ({"servers": 1, "buffer": 50_000}, "100,000,000 numbers are allowed"),
         ({"buffer": None, "arrival_rate": 0.999999}, "servers = 4, arrival_rate = 0.999999: states = "),
         ({"model": "setup", "servers": 20, "service": {"erlang": 64}}, "arrival_rate = 0.3: states = "),
         ({"model": "always_on", "arrival_rate": 0.999999}, "1.036e+07 or more: at most max_states = 200000"),
@@ -151,7 +163,7 @@ def test_the_exact_solver_counts_the_states_before_it_builds_them(change, says, 
     ("compute", "change", "says"),
     [
         (fluid_path, {"buffer": 1_000_000, "service": {"erlang": 64}}, "buffer = 1000000: has 64,000,000 levels and"),
-        (fluid_path, {"buffer": None, "arrival_rate": {"steps": [[0, 100], [9, 0.5]]}}, "arrival_rate: 100 until"),
+        (fluid_path, {"buffer": None, "arrival_rate": {"steps": [[0, 100], [19, 0.5]]}}, "arrival_rate: 100 until"),
         (report, {"servers": 10**8}, "servers = 100000000: must be at most 10,000"),
     ],
 )
@@ -159,6 +171,24 @@ def test_what_would_take_for_ever_is_refused(compute, change, says):
     with pytest.raises(ConfigError) as caught:
         compute(scenario_from({**GOOD, **change}))
     assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [{"steps": [[0, 0.3], [10, 1.5], [20, 0.3]]}, {"mean": 0.6, "amplitude": 0.5, "period": 12.5}],
+)
+def test_a_burst_or_a_peak_is_no_overload(rate):
+    """The queues fill to a few tasks per server, not by the largest rate for all of the time."""
+    path = fluid_path(scenario_from({**GOOD, "buffer": None, "arrival_rate": rate, "horizon": 3000, "warm_up": 0}))
+    assert path.q[-1, 5:].max() < 1e-3
+
+
+def test_a_run_of_large_systems_is_accepted():
+    """A million servers for a hundred thousand service times, with the replications that the run asks for."""
+    large = {"scenario": {**GOOD, "servers": 10**6, "horizon": 1e5, "replications": 4, "buffer": 500}}
+    config = load({**RUN, "experiments": {"a": large}})
+    for point in specified_points(chunks(config, "a")[0].specification()):
+        assert window(point.scenario).horizon == 1e5
 
 
 @pytest.mark.parametrize("model", ["tabs", "jiq", "delayed_off", "setup", "always_on"])
@@ -177,18 +207,18 @@ def test_no_chain_has_fewer_states_than_it_is_said_to_have_at_least(model, chang
 
 @pytest.mark.parametrize(
     "change",
-    [{"horizon": 1e9}, {"servers": 10**8}, {"horizon": "auto", "warm_up": "auto", "setup_rate": 1e-9},
+    [{"horizon": 1e9}, {"servers": 10**8, "horizon": 100}, {"horizon": "auto", "warm_up": "auto", "setup_rate": 1e-9},
      {"service": {"phase_type": {"initial": [1, 0], "rates": [1, 1], "routing": [[0, 1], [1 - 1e-9, 0]]}}}],
 )  # fmt: skip
 def test_a_simulation_that_would_never_end_is_refused(change, tmp_path, capsys):
-    values = {**GOOD, "replications": 10_000, **change}
+    values = {**GOOD, "replications": 1_000_000, **change}
     file = tmp_path / "scenario.yaml"
     file.write_text(yaml.safe_dump(values))
     assert main(["simulate", str(file)]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"elastiqueue: servers = {values['servers']}: ")
-    assert error.endswith("events: must be at most 1e+12\n")
-    with pytest.raises(ConfigError, match=r"^experiments.a: servers = .*must be at most 1e\+12"):
+    assert error.endswith("events: must be at most 1e+15\n")
+    with pytest.raises(ConfigError, match=r"^experiments.a: servers = .*must be at most 1e\+15"):
         load({**RUN, "experiments": {"a": {"scenario": values}}})
 
 
@@ -246,14 +276,29 @@ def test_a_run_without_results_is_refused(command, run, tmp_path, root, monkeypa
     ("t,r\n0,\xff\n", "trace = "), ("0,.1\n5,.2\n", "header"), ("t,r\n0," + "1" * 200_000, "trace = "),
     ("t,r\n0,nan\n", "trace = ")], ids=lambda text: text[:20],
 )  # fmt: skip
-@pytest.mark.parametrize("name", ["rates.csv", "ra\0tes.csv", "."])
-def test_traces_that_are_empty_or_unsorted_are_refused(content, says, name, tmp_path, capsys):
+def test_traces_that_are_empty_or_unsorted_are_refused(content, says, tmp_path, capsys):
     (tmp_path / "rates.csv").write_bytes(content.encode("latin-1"))
+    _refused_trace("rates.csv", says, tmp_path, capsys)
+
+
+@pytest.mark.parametrize("name", ["ra\0tes.csv", "."])
+def test_a_trace_that_is_no_file_is_refused(name, tmp_path, capsys):
+    _refused_trace(name, "arrival_rate.trace = ", tmp_path, capsys)
+
+
+def test_a_trace_may_begin_with_a_byte_order_mark_but_not_with_numbers(tmp_path, capsys):
+    (tmp_path / "rates.csv").write_text("\ufefft,r\n0,.1\n")
+    assert ArrivalRate.from_trace(tmp_path / "rates.csv").rates == (0.1,)
+    (tmp_path / "rates.csv").write_text("\ufeff0,.1\n5,.2\n")
+    _refused_trace("rates.csv", "header", tmp_path, capsys)
+
+
+def _refused_trace(name, says, tmp_path, capsys):
     file = tmp_path / "scenario.yaml"
     file.write_text(json.dumps({**GOOD, "arrival_rate": {"trace": name}}))
     assert main(["simulate", str(file)]) == 2
     error = capsys.readouterr().err
-    assert (says if name == "rates.csv" else "arrival_rate.trace = ") in error
+    assert says in error
     assert error.startswith("elastiqueue: arrival_rate")
     assert error.count("\n") == 1
     assert "\0" not in error

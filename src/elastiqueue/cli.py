@@ -32,9 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
         print(f"elastiqueue: {printable(text)}", file=sys.stderr)
         return 2
-    except (MemoryError, ArithmeticError, RuntimeError) as error:  # sizes and rates out of all bounds
-        text = printable(error) or type(error).__name__
-        print(f"elastiqueue: the scenario is too large or out of range: {text}", file=sys.stderr)
+    except (MemoryError, ArithmeticError, RuntimeError) as error:  # sizes and rates that no bound has caught
+        print(f"elastiqueue: {printable(error) or type(error).__name__}", file=sys.stderr)
         return 2
 
 

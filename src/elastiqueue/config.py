@@ -64,23 +64,24 @@ def set_key(values: dict[str, Any], dotted: str, value: Any) -> None:
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml takes a tenth of the time
     """Refuses a key that a mapping has twice."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Called before a mapping is made; then `<<` brings in what it merges, which may repeat its own keys."""
+        checked = self.__dict__.setdefault("checked", set())
         seen: set[tuple[str, str]] = set()
-        for key, _ in node.value:
+        for key, _ in () if id(node) in checked else node.value:
             if isinstance(key, yaml.ScalarNode):
                 if (key.tag, key.value) in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"has the key {key.value} twice", key.start_mark
-                    )
+                    raise yaml.constructor.ConstructorError(None, None, f"has {key.value} twice", key.start_mark)
                 seen.add((key.tag, key.value))
-        return super().construct_mapping(node, deep)
+        checked.add(id(node))
+        super().flatten_mapping(node)
 
 
 def parse_yaml(text: str, name: str) -> Any:
     """The value of a YAML text; raises ConfigError with one line that begins with the name."""
     try:
         return yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date or number may be none
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError, KeyError) as error:  # wrong tags
         raise ConfigError(f"{name}: is not YAML: {error}") from None
 
 

@@ -13,7 +13,7 @@ from elastiqueue.models.registry import model_of
 from elastiqueue.statistics import Estimate
 from elastiqueue.tidy import value_row
 
-MOST_NUMBERS = 20_000_000  # in the states of a chain: a gigabyte, and a minute
+MOST_NUMBERS = 100_000_000  # in the states of a chain: a gigabyte
 TOLERANCE = 1e-9  # relative change of any rate at which an unlimited buffer counts as such
 
 

@@ -224,7 +224,8 @@ def chunks(config: RunConfig, name: str) -> list[Chunk]:
     for settings in _combinations(config, experiment):
         point = _point(settings)
         key = canonical_json([settings.get(part) for part in experiment.split_by])
-        counted = experiment.engine == "fluid_stability"  # elsewhere more replications leave the first ones as they are
+        # elsewhere more replications leave the first ones as they are
+        counted = experiment.engine == "fluid_stability" or getattr(point.scenario, "slots", None) == "auto"
         kept = {part: value for part, value in settings.items() if part != "replications" or counted}
         groups.setdefault(key, {}).setdefault((point.label, point.scenario.digest()), kept)
         counts[key] = max(counts.get(key, 0), point.scenario.replications)

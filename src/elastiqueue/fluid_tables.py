@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elastiqueue.arrivals import ArrivalRate
 from elastiqueue.config import ConfigError, ServiceScenario
 from elastiqueue.engines import fluid
 from elastiqueue.engines.simulation import grid_of
@@ -39,13 +40,23 @@ def _fluid_rates(scenario: ServiceScenario) -> tuple[float, float]:
     )
 
 
+def _most_waiting(arrival: ArrivalRate, horizon: float) -> float:
+    """Bound on the waiting tasks per server until the horizon: Lindley's recursion, with all servers on."""
+    most = waiting = 0.0
+    ends = [*arrival.times[1:], horizon]
+    for begin, end, rate in zip(arrival.times, ends, arrival.rates, strict=True):
+        waiting = max(0.0, waiting + (rate - 1) * max(0.0, min(end, horizon) - min(begin, horizon)))
+        most = max(most, waiting)
+    return most + abs(arrival.amplitude) * arrival.period / math.pi  # of a sinusoid: half a period
+
+
 def fluid_path(scenario: ServiceScenario) -> fluid.FluidPath:
     """The fluid path of a scenario at its recording grid (or at 0 and the horizon)."""
     if isinstance(scenario.horizon, str):
         raise ConfigError("horizon = auto: a fluid path needs a number")
     mu, nu = _fluid_rates(scenario)
     phases, arrival = scenario.phase_type.phases, scenario.arrival
-    filled = max(arrival.maximum() - 1, 0.0) * scenario.horizon
+    filled = _most_waiting(arrival, scenario.horizon)
     if scenario.buffer is not None:
         filled = min(filled, scenario.buffer)
         if scenario.buffer * phases > MOST_COMPONENTS:

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elastiqueue.engines.simulation import Window, grid_of, simulate, window
-from elastiqueue.experiments import Point, specified_points
-from elastiqueue.models.registry import model_of
+from elastiqueue.engines.simulation import Window, described, simulate, window
+from elastiqueue.experiments import specified_points
 from elastiqueue.provenance import Stopwatch, write_provenance
 from elastiqueue.results import read_arrays, text_digest, write_arrays, write_json
 
@@ -60,7 +59,7 @@ def run_block(
         "specification": text_digest(specification),
         "digests": [point.scenario.digest() for point in points],
         "windows": [[span.warm_up, span.horizon] for span in spans],
-        "points": [_described(point) for point in points],
+        "points": [{"label": point.label, **described(point.scenario)} for point in points],
     }
     known, arrays = _earlier(Path(output), meta)
     for i, (point, span) in enumerate(zip(points, spans, strict=True)):
@@ -72,25 +71,6 @@ def run_block(
             arrays[f"{part}_{i}"] = values if earlier is None else np.concatenate([earlier, values])
     write_arrays(output, meta, arrays)
     write_provenance(provenance, watch, specification, windows=meta["windows"])
-
-
-def _described(point: Point) -> dict[str, Any]:
-    """What estimates from the arrays of a point need: see `elastiqueue.summaries`."""
-    scenario = point.scenario
-    model = model_of(scenario)
-    told: dict[str, Any] = {
-        "head": {"label": point.label, **scenario.describe()},
-        "columns": list(model.columns(scenario)),
-        "metrics": {
-            name: [dict(ratio.numerator), dict(ratio.denominator)] for name, ratio in model.metrics(scenario).items()
-        },
-    }
-    levels = getattr(model, "tail_levels", None)
-    if levels is not None:
-        told["tail"] = levels(scenario)
-    else:
-        told["components"], told["times"] = list(model.components(scenario)), grid_of(scenario).tolist()
-    return told
 
 
 def _earlier(output: Path, meta: Mapping[str, Any]) -> tuple[int, dict[str, NDArray[Any]]]:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from elastiqueue.errors import ConfigError, Parser
+from elastiqueue.errors import ConfigError, Parser, printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         options.run(options)
-    except (ValueError, OSError) as error:
-        print(f"elastiqueue: {' '.join(str(error).split())}", file=sys.stderr)
+    except (ValueError, OSError, ArithmeticError, RuntimeError) as error:
+        print(f"elastiqueue: {printable(error) or type(error).__name__}", file=sys.stderr)
         return 2
     return 0
 

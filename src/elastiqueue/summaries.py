@@ -2,6 +2,7 @@
 
 The header of a block file describes each of its scenarios i, with arrays `totals_i` and, where recorded, `paths_i`:
 
+    label       of its case
     head        values of the columns that name the scenario in tidy tables
     columns     what each column of the totals, shape (replications, columns), counts or integrates
     metrics     name -> [numerator, denominator], each column -> weight: a metric is a ratio of sums over replications
@@ -57,7 +58,7 @@ def summarise_chunk(
                 found.append(value_row(SUP_DISTANCE, mean_estimate(sup_distances(scenario, paths))))
             else:
                 found.extend(_tail_rows(point["tail"], paths) if "tail" in point else _path_rows(point, paths))
-        rows.extend({**point["head"], **row} for row in found)
+        rows.extend({"label": point["label"], **point["head"], **row} for row in found)
     return rows
 
 

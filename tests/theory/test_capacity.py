@@ -171,6 +171,12 @@ def test_interior_of_a_facet_and_corner():
         region.dominant((2, 1))
 
 
+def test_a_large_machine_with_five_types_is_enumerated():
+    found = maximal_configurations([48, 192], [[1, 4], [1, 2], [2, 4], [4, 8], [8, 16]])
+    assert len(found) == 6321
+    assert all(sum(n * s for n, s in zip((1, 1, 2, 4, 8), one, strict=True)) <= 48 for one in found)
+
+
 def test_degenerate_cases():
     one = capacity_region((ServerClass(3, ((2, 5),)),))
     assert {(f.normal, f.offset) for f in one.facets} == {((1, 0), 6), ((0, 1), 15)}

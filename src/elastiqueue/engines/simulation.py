@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,6 @@ def window(scenario: Scenario) -> Window:
     if not isinstance(scenario, ServiceScenario):
         warm_up, slots = model_of(scenario).lengths(scenario)
         return Window(float(warm_up), float(warm_up + slots))
-    scenario.check_events()
     if not isinstance(scenario.horizon, str) and not isinstance(scenario.warm_up, str):
         return Window(scenario.warm_up, scenario.horizon)
     model = model_of(scenario)
@@ -79,6 +78,21 @@ def grid_of(scenario: Scenario) -> NDArray[np.float64]:
         return np.empty(0)
     count = math.floor(scenario.horizon / scenario.record_every + 1e-9)
     return np.minimum(scenario.record_every * np.arange(count + 1), scenario.horizon)
+
+
+def described(scenario: Scenario) -> dict[str, Any]:
+    """What estimates from the scenario's totals and paths need, as JSON-able values (`elastiqueue.summaries`)."""
+    model = model_of(scenario)
+    told: dict[str, Any] = {
+        "head": scenario.describe(),
+        "columns": list(model.columns(scenario)),
+        "metrics": {
+            name: [dict(ratio.numerator), dict(ratio.denominator)] for name, ratio in model.metrics(scenario).items()
+        },
+    }
+    if isinstance(scenario, ServiceScenario):
+        return {**told, "components": list(model.components(scenario)), "times": grid_of(scenario).tolist()}
+    return {**told, "tail": model.tail_levels(scenario)}
 
 
 def simulate(
@@ -118,6 +132,8 @@ def simulate_to_precision(scenario: Scenario) -> tuple[NDArray[np.float64], NDAr
     ------
     ConfigError : MOST_REPLICATIONS do not reach the precision, or the metric has no value (no task was lost, say).
     """
+    if isinstance(scenario, ServiceScenario):
+        scenario.check_events()
     span = window(scenario)
     wanted = scenario.precision
     count = scenario.replications if wanted is None else max(30, scenario.replications)

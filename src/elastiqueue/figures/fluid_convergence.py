@@ -30,7 +30,7 @@ def draw(data: pd.DataFrame) -> Figure:
     start = 0.5 * rows[rows["servers"] == low]["mean"].min()
     end = start * np.sqrt(low / high)
     axes.plot([low, high], [start, end], label="slope $-1/2$, for comparison", **LIMIT)
-    axes.set_ylim(bottom=end / 2)  # whatever the band of two replications would take
+    axes.set_ylim(bottom=min(end, rows["mean"].min()) / 2)  # whatever the band of two replications would take
     axes.set_xlabel("number of servers $N$")
     axes.set_ylabel("largest distance from the fluid path")
     figure.legend(loc="outside upper center", ncols=3)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from elastiqueue.engines.discrete import FiniteLaw, batch_bernoulli, binomial_law, poisson_law, uniform_mixture
 from elastiqueue.models import cluster, single_type
 from elastiqueue.models.base import Ratio, Replication
+from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError
 from elastiqueue.scenarios.cluster import ClusterScenario, FiniteSizes, SingleTypeScenario, UniformSizes
 from elastiqueue.theory.capacity import (
     CapacityRegion,
@@ -261,7 +262,7 @@ def relaxation(scenario: SlottedScenario) -> float:
 
 
 def lengths(scenario: SlottedScenario) -> tuple[int, int]:
-    """Warm-up and measured slots of one replication."""
+    """Warm-up and measured slots of one replication; raises ConfigError where all of them would never end."""
     warm_up, slots = scenario.warm_up, scenario.slots
     if warm_up == "auto":
         warm_up = math.ceil(WARM_UP_RELAXATIONS * relaxation(scenario))
@@ -271,7 +272,12 @@ def lengths(scenario: SlottedScenario) -> tuple[int, int]:
         events = scenario.count + sum(law.mean for law in intensity(scenario).jobs)
     else:
         events = scenario.servers + _single_arrivals(scenario).mean
-    scenario.check_slots(int(warm_up) + int(slots), events)
+    total = int(warm_up) + int(slots)
+    if total * events * scenario.replications > MOST_EVENTS:
+        raise ConfigError(
+            f"slots = {total} with the warm-up: times {events:g} servers and arrivals per slot and replications = "
+            f"{scenario.replications} must be at most {MOST_EVENTS:g}"
+        )
     return int(warm_up), int(slots)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, Positive, Rate, Strict
+from elastiqueue.scenarios.base import ConfigError, Positive, Rate, Strict
 from elastiqueue.seeding import digest
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -115,14 +115,6 @@ class Slotted(Strict):
     sample_every: Slots | None = Field(
         None, description="Slots between samples of the weighted backlog, for its distribution; null: none."
     )
-
-    def check_slots(self, slots: int, events: float) -> None:
-        """Raise ConfigError where its replications take longer than anybody would wait; events are those of a slot."""
-        if slots * events * self.replications > MOST_EVENTS:
-            raise ConfigError(
-                f"slots = {slots} with the warm-up: times {events:g} servers and arrivals per slot and replications = "
-                f"{self.replications} must be at most {MOST_EVENTS:g}"
-            )
 
     @property
     def precision(self) -> None:

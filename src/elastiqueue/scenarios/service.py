@@ -15,7 +15,7 @@ from elastiqueue.seeding import digest
 SERVICE_MODELS = ("tabs", "jiq", "delayed_off", "setup", "always_on")
 DISTRIBUTED = ("tabs", "jiq")
 ALWAYS_ON = ("jiq", "always_on")
-MOST_PERIODS = 100_000  # of the sinusoid, in a run
+MOST_PERIODS = 1_000_000  # of the sinusoid, in a run
 MOST_RECORDS = 1_000_000
 
 

@@ -36,7 +36,7 @@ from fractions import Fraction
 
 import numpy as np
 
-MOST_CONFIGURATIONS = 100_000
+MOST_CONFIGURATIONS = 1_000_000
 
 Configuration = tuple[int, ...]
 Number = int | float | str | Fraction
@@ -108,7 +108,9 @@ def maximal_configurations(resources: Sequence[Number], needs: Sequence[Sequence
             if all(room(free, k) == 0 for k in range(j)):
                 found.append(chosen)
             return
-        for s in range(room(free, j), -1, -1):
+        most = room(free, j)
+        least = 0 if j < len(need) - 1 else most  # less of the last type leaves room for one more
+        for s in range(most, least - 1, -1):
             extend((*chosen, s), [f - s * n for f, n in zip(free, need[j], strict=True)])
 
     extend((), have)
