@@ -67,7 +67,7 @@ BAD = [
     ({"arrival_rate": {"steps": [[0, True]]}}, "arrival_rate.steps = ", "must not be true or false"),
     ({"arrival_rate": 1e300}, "arrival_rate = 1e+300", "1000000000"),
     ({"arrival_rate": {"steps": [[0, 2e6]]}}, "arrival_rate: ", "<= 100 per server"),
-    ({"arrival_rate": {"mean": 0.2, "amplitude": 0.1, "period": 1e-6}}, "arrival_rate.period = 1e-06", "0.0002"),
+    ({"arrival_rate": {"mean": 0.2, "amplitude": 0.1, "period": 1e-6}}, "arrival_rate.period = 1e-06", "2e-05"),
     ({"arrival_rate": {"steps": [[0, 0.1], [1]]}}, "arrival_rate.steps.1.1", "missing"),
     ({"record_every": 1e-6}, "record_every = 1e-06", "2e-05"),
     ({"measured": 1e300}, "measured = 1e+300", "1000000000"),
