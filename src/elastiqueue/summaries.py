@@ -6,9 +6,9 @@ The header of a block file describes each of its scenarios i, with arrays `total
     head        values of the columns that name the scenario in tidy tables
     columns     what each column of the totals, shape (replications, columns), counts or integrates
     metrics     name -> [numerator, denominator], each column -> weight: a metric is a ratio of sums over replications
-    components  what each column of the paths, shape (replications, times, components), holds; in place of these two
+    components  what each column of the paths, shape (replications, times, components), holds
     times       those of the rows of a path
-    tail        points (x, level): P(path > level) is estimated by the share of time
+    tail        in place of these two: points (x, level), P(path > level) is estimated by the share of time
 """
 
 from __future__ import annotations
