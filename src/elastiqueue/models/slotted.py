@@ -335,11 +335,6 @@ def simulate(
     return Replication(np.array([*totals, early, first]), samples)
 
 
-def components(scenario: SlottedScenario) -> tuple[str, ...]:
-    """Names of the columns of the samples."""
-    return ("weighted_backlog",)
-
-
 def tail_levels(scenario: SlottedScenario) -> list[tuple[float, float]]:
     """Points x of the tail P(weighted backlog > level), levels in multiples x of its limiting mean: (x, level).
 
