@@ -27,12 +27,16 @@ TINY = {
         "standby_low_load": {"grid": {"servers": [10], "setup_rate": [1], "standby_rate": [1, 0.1]}, "block": 2}
     },
 }
-# Figure 4 with blocks that take seconds each, long enough to be interrupted.
+# Figure 4 with blocks that take some ten seconds each: long enough to be interrupted, and to overlap in spite of other jobs.
 LONG = {
     **TINY,
     "replications": 12,
     "experiments": {
-        "standby_low_load": {"grid": {"servers": [10000], "setup_rate": [1], "standby_rate": [0.02]}, "block": 6}
+        "standby_low_load": {
+            "scenario": {"measured": 400},
+            "grid": {"servers": [10000], "setup_rate": [1], "standby_rate": [0.02]},
+            "block": 6,
+        }
     },
 }
 
