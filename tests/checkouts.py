@@ -27,7 +27,7 @@ TINY = {
         "standby_low_load": {"grid": {"servers": [10], "setup_rate": [1], "standby_rate": [1, 0.1]}, "block": 2}
     },
 }
-# Figure 4 with blocks that take some ten seconds each: long enough to be interrupted, and to overlap in spite of other jobs.
+# Figure 4 with blocks that take some ten seconds each: they can be interrupted, and overlap in spite of other jobs.
 LONG = {
     **TINY,
     "replications": 12,

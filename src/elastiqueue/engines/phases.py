@@ -36,6 +36,20 @@ def kernel_law(law: PhaseType) -> tuple[NDArray[np.float64], NDArray[np.float64]
     return np.array(law.rates), np.array(cumulated(law.initial)), np.array(ways)
 
 
+def kernel_kinds(law: PhaseType) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Starts, changes of phase and ends of service: the phase before and after (K: none), and the chance of that.
+
+    The most frequent come first.
+    """
+    none, visits = law.phases, law.visits()
+    kinds = [(p, none, j, p) for j, p in enumerate(law.initial)]
+    for k, (visit, end, row) in enumerate(zip(visits, law.exit, law.routing, strict=True)):
+        kinds += [(visit * p, k, j, p) for j, p in enumerate([*row, end])]
+    kinds = sorted((kind for kind in kinds if kind[-1] > 0), key=lambda kind: -kind[0])
+    _, before, after, chances = zip(*kinds, strict=True)
+    return np.array(before), np.array(after), np.minimum(chances, 1.0)
+
+
 def phase_counts(busy: int, law: PhaseType) -> list[int]:
     """`busy` servers in the phase mix of long-run service, v_j / gamma_j / mean, rounded by largest remainder."""
     mix = [v / rate for v, rate in zip(law.visits(), law.rates, strict=True)]

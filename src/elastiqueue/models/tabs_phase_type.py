@@ -14,12 +14,19 @@ As `elastiqueue.models.tabs`, with the phase of the service in progress in the s
 The wait that an arrival expects, if its server holds i tasks and is in phase j, is i - 1 mean services and the mean
 residual m_j of the phase (`PhaseType.residual`).
 
-Simulators: `_advance_direct`, event by event, also with a time-varying arrival rate; `_advance_blocks`, uniformised
-blocks as in `elastiqueue.models.tabs`, of m events without a stop: an event raises the total rate by at most delta, and
-their bound is the rate at the start plus m delta. The events are those of `_block`, or for K = 2 of
-`_block_of_two_phases`, where the usual ones need no jump. All let `_arrive` and `_evolve` do the rest, which are
-compiled into them. These inner kernels go without Numba's counting of references to arrays (`_nrt=False`), whose atomic
-operations would cost several times the event; so nothing is allocated in them, and arrays grow between blocks.
+Two simulators, between which `_advance` chooses. `_direct` draws the time and the kind of every event, also with a
+time-varying arrival rate. `_block` is uniformised as in `elastiqueue.models.tabs`: events come at a rate that bounds
+the total one, and a block ends after its m-th, or before the bound might be passed. Most events are looked up:
+
+    Sure events. Of the S_1k servers with one task in phase k, c_k are counted on to be there throughout the block,
+    which also ends before there might be fewer. So services start at rate lambda N r_j while U > 0, and those of the
+    c_k end or change their phase at rates gamma_k r_k0 c_k and gamma_k r_kj c_k, whatever the state: a table has cells
+    in proportion, and a uniform cell, ten bits of a draw, gives the kind of the event. All else (what the cells cut
+    off, the other servers, no event) has the rest of the table, and a draw of its own. It is of the order of the
+    bound's distance, so that events get cheaper with N; small systems are simulated event by event.
+
+The inner kernels go without Numba's counting of references to arrays (`_nrt=False`), whose atomic operations would cost
+several times the event; so nothing is allocated in them, and arrays grow between blocks.
 """
 
 from __future__ import annotations
@@ -31,8 +38,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.engines.phases import kernel_law, largest_rise, phase_counts, pick
-from elastiqueue.engines.rng import TICKS, TO_UNIT, binomial, exponential, gamma, step, ticks, uniform
+from elastiqueue.engines.phases import kernel_kinds, kernel_law, largest_rise, phase_counts, pick
+from elastiqueue.engines.rng import TO_UNIT, beta, binomial, exponential, gamma, step, uniform
 from elastiqueue.engines.thinning import rate_at
 from elastiqueue.models import tabs
 from elastiqueue.models.base import Chain, Replication, State, Transition, stops
@@ -48,7 +55,12 @@ MET = PHASES + 1
 IDLE_ON, IDLE_OFF, SETUP = range(3)  # positions in integrals and in the state `others`
 TOP = 3  # position in `others`: the longest queue of the block
 MOST = 4096  # events of a block
-_2, _11 = np.uint64(2), np.uint64(11)
+CELLS, CELL, BITS, PER_DRAW = 1024, np.uint64(1023), np.uint64(10), 6  # of the table; a draw names six of them
+COUNTED, FIELD, MOST_COUNTED = 8, 8, np.uint64(255)  # kinds of event in the table, a byte for each
+NEVER = -(2**62)  # change of U by what is no sure event
+SPARE, WANDER = 0.25, 2.0  # `_room`: each makes blocks cheap to go on with, and table and bound worse
+WORTH_IT = 1.2  # least total rate in a block, in terms of those that it adds to the bound or does not count on
+_11 = np.uint64(11)
 
 
 def columns(scenario: ServiceScenario) -> tuple[str, ...]:
@@ -133,11 +145,12 @@ def chain(scenario: ServiceScenario, level: int | None = None) -> Chain:
 
 
 @njit(cache=True, inline="always")
-def _arrive(share, left, buffer, initial, servers, queue, others, counts, moved):
+def _arrive(share, passed, buffer, initial, servers, queue, others, counts, moved):
     """An arrival, its choices made by `share` in [0, 1).
 
     servers[i, j]: servers with i tasks in phase j, i >= 1; servers[0, j]: with two or more. queue[i] = Q_i.
-    others: U, D0, D1, longest queue. moved: changes of U, D0, D1, Q_1, Q_2, ... times the intervals `left`.
+    others: U, D0, D1, longest queue. moved: changes of D0, D1, Q_2, ..., at their places behind those of U and Q_1,
+    times the intervals `passed`.
     """
     counts[ARRIVALS] += 1
     if others[IDLE_ON] > 0:
@@ -145,8 +158,6 @@ def _arrive(share, left, buffer, initial, servers, queue, others, counts, moved)
         others[IDLE_ON] -= 1
         queue[1] += 1
         others[TOP] = max(others[TOP], 1)
-        moved[IDLE_ON] -= left
-        moved[3] += left
         return
     busy = queue[1]
     if busy == 0:
@@ -170,20 +181,20 @@ def _arrive(share, left, buffer, initial, servers, queue, others, counts, moved)
                 servers[0, j] += 1
             queue[i + 1] += 1
             others[TOP] = max(others[TOP], i + 1)
-            moved[3 + i] += left
+            moved[3 + i] += passed
             counts[WAITED] += 1
             counts[FOUND] += i - 1
             counts[MET + j] += 1
     if others[IDLE_OFF] > 0:
         others[IDLE_OFF] -= 1
         others[SETUP] += 1
-        moved[IDLE_OFF] -= left
-        moved[SETUP] += left
+        moved[IDLE_OFF] -= passed
+        moved[SETUP] += passed
         counts[STARTED] += 1
 
 
 @njit(cache=True, inline="always")
-def _evolve(x, left, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved):
+def _evolve(x, passed, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved):
     """Any other event, or none, chosen by x >= 0 on the scale of the rates; servers of one task come first."""
     for several in range(2):
         for k in range(gammas.size):
@@ -211,10 +222,9 @@ def _evolve(x, left, mu, nu, gammas, initial, ways, servers, queue, others, coun
                 counts[PHASES] += 1
                 return
             queue[i] -= 1
-            moved[2 + i] -= left
+            moved[2 + i] -= passed
             if i == 1:
                 others[IDLE_ON] += 1
-                moved[IDLE_ON] += left
                 counts[GREEN] += 1
                 return
             j = pick(share / min(ways[k, 0], 1.0), initial)
@@ -226,14 +236,12 @@ def _evolve(x, left, mu, nu, gammas, initial, ways, servers, queue, others, coun
     if x < mu * others[IDLE_ON]:
         others[IDLE_ON] -= 1
         others[IDLE_OFF] += 1
-        moved[IDLE_ON] -= left
-        moved[IDLE_OFF] += left
+        moved[IDLE_OFF] += passed
         counts[RED] += 1
     elif x - mu * others[IDLE_ON] < nu * others[SETUP]:
         others[SETUP] -= 1
         others[IDLE_ON] += 1
-        moved[SETUP] -= left
-        moved[IDLE_ON] += left
+        moved[SETUP] -= passed
         counts[COMPLETED] += 1
 
 
@@ -278,172 +286,215 @@ def _direct(
     return t
 
 
+@njit(cache=True, inline="always")
+def _room(total):
+    """Servers of each phase that a block does not count on: those used up before it asks, and its usual change."""
+    root = math.sqrt(total)
+    return max(int(SPARE * root), PER_DRAW) + int(WANDER * math.sqrt(root))
+
+
+@njit(cache=True, inline="always")
+def _settle(kinds, latest, happened, n, servers, queue, others):
+    """Carry the latest sure events into the state. servers[1, K] takes those without a phase."""
+    before, after, _ = kinds
+    for kind in range(min(before.size, COUNTED)):
+        number = np.int64((latest >> np.uint64(FIELD * kind)) & MOST_COUNTED)
+        servers[1, before[kind]] -= number
+        servers[1, after[kind]] += number
+        happened[kind] += number
+    queue[1] = n - others[IDLE_ON] - others[IDLE_OFF] - others[SETUP]
+
+
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _block(
-    arrival, scale, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
+    n, arrival, bound, mu, nu, delta, buffer, law, kinds, room, events, servers, queue, others, words, counts, moved,
+    work,
 ):  # fmt: skip
-    """The events of a block, any number of phases."""
-    gammas, initial, ways = law
-    s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-    left = intervals
-    for _ in range(events):
-        left -= 1
-        draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-        x = np.float64(draw >> _11) * scale
-        if x < arrival:
-            _arrive(x / arrival, left, buffer, initial, servers, queue, others, counts, moved)
-        else:
-            _evolve(x - arrival, left, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
-    words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+    """Events of a block until the bound may be passed or `events` are done; their number, and the sum of U after each.
 
-
-@njit(cache=True, error_model="numpy", _nrt=False)
-def _block_of_two_phases(
-    n, arrival, bound, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
-):  # fmt: skip
-    """`_block` for two phases.
-
-    While a server is idle-on the usual events are arrivals and whatever befalls a server of one task. They are told
-    apart by five comparisons whose outcomes, 0 or 1, are added up: no jump to mispredict. All is in whole numbers of
-    ticks, because each event waits for the comparisons and sums of the one before, which take three times as long in
-    floating point.
-
-        y:  ... split ... 0 ... ends_1 ... phase_1 ... ends_2 ... phase_2 ... everything else
-          to 1      to 2    1 ends    1 -> 2     2 ends     2 -> 1
-
-    They leave room = U + S_11 + S_12 alone, so that U need not be kept. The sum of S_11 + S_12 over the intervals gives
-    the time integral of what they change; unusual events account for themselves.
+    The hot loop stores nothing: a count in memory would be read again by the next event or not, as chance has it, which
+    processors guess badly. So the latest events are counted in the fields of one word. Within the block servers[1, k]
+    is what is not counted on.
     """
     gammas, initial, ways = law
-    come = ticks(arrival, bound)
-    split = ticks(arrival * min(initial[0], 1.0), bound) - come
-    gamma_1, gamma_2 = ticks(gammas[0], bound), ticks(gammas[1], bound)
-    exit_1, exit_2 = ticks(gammas[0] * min(ways[0, 0], 1.0), bound), ticks(gammas[1] * min(ways[1, 0], 1.0), bound)
+    before, after, chances = kinds
+    table, gain, one, happened, beyond, sure = work
+    phases, size = gammas.size, before.size
+    for k in range(phases):
+        sure[k] = max(servers[1, k] - room, 0)
+        servers[1, k] -= sure[k]
+    first = 0
+    for kind in range(size):
+        starts = 1 * (before[kind] == phases)
+        rate = chances[kind] * (arrival if starts else gammas[before[kind]] * sure[before[kind]])
+        cells = int(rate / bound * CELLS) if kind < COUNTED else 0
+        beyond[kind] = max(rate - cells * (bound / CELLS), 0.0)
+        gain[kind] = 1 * (after[kind] == phases) - starts
+        one[kind] = np.uint64(1) << np.uint64(FIELD * min(kind, COUNTED - 1))
+        happened[kind] = 0
+        table[first : first + cells] = kind
+        first += cells
+    table[first:] = size
+    gain[size] = NEVER
+    nothing = np.uint64(size)
+    rest = bound * ((CELLS - first) / CELLS)
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-    one_1, one_2 = servers[1, 0], servers[1, 1]
-    room = others[IDLE_ON] + one_1 + one_2
-    both_0, area, arrived = one_1 + one_2, 0, 0
-    unusual, changed, moved_both = 0, 0, 0  # by unusual events: S_11 + S_12, and that times the intervals left
-    for left in range(intervals - 1, intervals - 1 - events, -1):
+    idle, area, passed, allowed, latest = others[IDLE_ON], 0, 0, 0, np.uint64(0)
+    while passed < events:
+        if allowed < PER_DRAW:  # how many events, at worst, would pass the bound or use up what is not counted on?
+            others[IDLE_ON] = idle
+            _settle(kinds, latest, happened, n, servers, queue, others)
+            latest = np.uint64(0)
+            total = arrival + mu * idle + nu * others[SETUP]
+            allowed = np.int64(MOST_COUNTED)
+            for k in range(phases):
+                total += gammas[k] * (sure[k] + servers[1, k] + servers[0, k])
+                if sure[k] > 0:
+                    allowed = min(allowed, servers[1, k])
+            allowed = min(allowed, int((bound - total) / delta))
+            if allowed < PER_DRAW:
+                break
+        todo = min(PER_DRAW, events - passed)
+        allowed -= todo
         draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-        y = np.int64(draw >> _2) - come
-        both = one_1 + one_2
-        phase_1 = gamma_1 * one_1
-        edge = phase_1 + gamma_2 * one_2 if both < room else -TICKS
-        area += both
-        if y < edge:
-            to_1 = 1 * (y < split)
-            came = 1 * (y < 0)
-            by_1 = 1 * (y < exit_1 * one_1)
-            in_1 = 1 * (y < phase_1)
-            by_2 = 1 * (y < phase_1 + exit_2 * one_2)
-            arrived += came
-            one_1 += to_1 + came + 1 - in_1 - by_2
-            one_2 += came - to_1 - 1 + 2 * in_1 - by_1
-            continue
-        unusual += 1
-        servers[1, 0], servers[1, 1] = one_1, one_2
-        others[IDLE_ON] = room - both
-        queue[1] = n - others[IDLE_ON] - others[IDLE_OFF] - others[SETUP]
-        if y < 0:
-            _arrive((y + come) / come, left, buffer, initial, servers, queue, others, counts, moved)
-        else:
-            x = y * (bound / TICKS)
-            _evolve(x, left, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
-        one_1, one_2 = servers[1, 0], servers[1, 1]
-        room = others[IDLE_ON] + one_1 + one_2
-        change = one_1 + one_2 - both
-        changed += change
-        moved_both += change * left
+        while True:
+            kind = nothing
+            while todo > 0:
+                kind = np.uint64(table[draw & CELL])
+                changed = idle + gain[kind]
+                if changed < 0:
+                    break
+                latest += one[kind]
+                idle = changed
+                area += idle
+                draw >>= BITS
+                todo -= 1
+                passed += 1
+            if todo == 0:
+                break
+            draw >>= BITS
+            todo -= 1
+            passed += 1
+            others[IDLE_ON] = idle
+            _settle(kinds, latest, happened, n, servers, queue, others)
+            latest = np.uint64(0)
+            own, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+            x = np.float64(own >> _11) * TO_UNIT
+            if kind == nothing:
+                x *= rest
+                cut = 0
+                while cut < size and x >= beyond[cut]:
+                    x -= beyond[cut]
+                    cut += 1
+                kind = np.uint64(cut)
+                if kind < nothing:
+                    x /= beyond[cut]
+            if kind == nothing:
+                _evolve(x, passed, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
+            elif idle + gain[kind] >= 0:
+                servers[1, before[kind]] -= 1
+                servers[1, after[kind]] += 1
+                happened[kind] += 1
+                others[IDLE_ON] += gain[kind]
+            else:
+                for k in range(phases):
+                    servers[1, k] += sure[k]
+                _arrive(x, passed, buffer, initial, servers, queue, others, counts, moved)
+                for k in range(phases):
+                    servers[1, k] -= sure[k]
+            idle = others[IDLE_ON]
+            area += idle
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
-    both = one_1 + one_2
-    servers[1, 0], servers[1, 1] = one_1, one_2
-    others[IDLE_ON] = room - both
-    queue[1] = n - others[IDLE_ON] - others[IDLE_OFF] - others[SETUP]
-    others[TOP] = max(others[TOP], 1)
-    area += both * (intervals - events) - both_0 * intervals
-    moved[IDLE_ON] -= area - moved_both
-    moved[3] += area - moved_both
-    ended = arrived - (both - both_0 - changed)
-    counts[ARRIVALS] += arrived
-    counts[GREEN] += ended
-    counts[PHASES] += events - unusual - arrived - ended
+    others[IDLE_ON] = idle
+    _settle(kinds, latest, happened, n, servers, queue, others)
+    for k in range(phases):
+        servers[1, k] += sure[k]
+    for kind in range(size):
+        if before[kind] == phases:
+            counts[ARRIVALS] += happened[kind]
+        elif after[kind] == phases:
+            counts[GREEN] += happened[kind]
+        else:
+            counts[PHASES] += happened[kind]
+    return passed, area
 
 
 @njit(cache=True)
-def _advance_direct(
-    n, times, steps, amplitude, omega, mu, nu, buffer, law, start, end, servers, queue, others, words, counts, integrals
-):
-    """Simulate from `start` to `end`, event by event. Returns what may have grown: servers, queue, integrals."""
+def _by_block(
+    n, arrival, total, room, mu, nu, delta, buffer, law, kinds, t, end, servers, queue, others, words, counts,
+    integrals, moved, work,
+):  # fmt: skip
+    """One block from time t on, at most to `end`; the time reached.
+
+    Time integrals are those of the state at the end of the block, less every change times the intervals before it.
+    """
+    bound = total + (room + 1) * delta
+    m = min(max(2 * room * room, 64), MOST, 32 + int(bound * (end - t)))  # no more than may be needed
+    length = gamma(float(m), words) / bound
+    until = t + length
+    events, intervals = m, m
+    if until >= end:
+        events = binomial(m - 1, (end - t) / length, words)
+        intervals = events + 1
+        length, until = end - t, end
+    idle = others[IDLE_ON]
+    done, area = _block(
+        n, arrival, bound, mu, nu, delta, buffer, law, kinds, room, events, servers, queue, others, words, counts,
+        moved, work,
+    )  # fmt: skip
+    if done < events:
+        length *= beta(float(done), float(intervals - done), words)
+        until = t + length
+        intervals = done
+    weight = length / intervals
+    on = weight * (idle + area + (intervals - done - 1) * others[IDLE_ON])
+    off = weight * (intervals * others[IDLE_OFF] - moved[IDLE_OFF])
+    setup = weight * (intervals * others[SETUP] - moved[SETUP])
+    integrals[IDLE_ON] += on
+    integrals[IDLE_OFF] += off
+    integrals[SETUP] += setup
+    integrals[3] += n * length - on - off - setup
+    moved[IDLE_OFF] = moved[SETUP] = 0
+    for i in range(2, others[TOP] + 1):
+        integrals[2 + i] += weight * (intervals * queue[i] - moved[2 + i])
+        moved[2 + i] = 0
+    return until
+
+
+@njit(cache=True)
+def _advance(
+    n, times, steps, amplitude, omega, mu, nu, delta, buffer, law, kinds, worth_it, start, end, servers, queue, others,
+    words, counts, integrals,
+):  # fmt: skip
+    """Simulate from `start` to `end`. Returns what may have grown: servers, queue, integrals.
+
+    `delta`: most that one event adds to the total rate; `worth_it`: infinite for event by event throughout.
+    """
     bound = (steps.max() + abs(amplitude)) * n
+    gammas, size = law[0], kinds[0].size
     moved = np.zeros(integrals.size, np.int64)
+    table, gain, one = np.empty(CELLS, np.uint16), np.empty(size + 1, np.int64), np.empty(size, np.uint64)
+    work = (table, gain, one, np.empty(size, np.int64), np.empty(size), np.empty(gammas.size, np.int64))
     t = start
     while t < end:
         while others[TOP] > 1 and queue[others[TOP]] == 0:
             others[TOP] -= 1
-        size = min(others[TOP] + MOST, buffer) + 2
-        if size > queue.size:
-            servers, queue = with_room(servers, size), with_room(queue, size)
-            integrals, moved = with_room(integrals, size + 2), with_room(moved, size + 2)
-        t = _direct(
-            bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words,
-            counts, integrals, moved,
-        )  # fmt: skip
-    return servers, queue, integrals
-
-
-@njit(cache=True)
-def _advance_blocks(
-    n, rate, mu, nu, delta, buffer, law, twofold, start, end, servers, queue, others, words, counts, integrals
-):
-    """Simulate from `start` to `end` in uniformised blocks, constant arrival rate; returns as `_advance_direct`.
-
-    `delta`: most that one event adds to the total rate; `twofold`: use the simulator for two phases. Time integrals are
-    those of the state at the start of the block, plus every change times the number of intervals behind it.
-    """
-    arrival = rate * n
-    moved = np.zeros(integrals.size, np.int64)
-    t = start
-    while True:
-        total = arrival + _service_rate(law[0], servers) + mu * others[IDLE_ON] + nu * others[SETUP]
-        if total <= 0.0:  # nothing can happen any more
-            for which in range(3):
-                integrals[which] += (end - t) * others[which]
-            break
-        m = min(max(int(3.0 * math.sqrt(total)), 16), MOST)
-        bound = total + m * delta
-        length = gamma(float(m), words) / bound
-        last = t + length >= end
-        events, intervals = m, m
-        if last:
-            events = binomial(m - 1, (end - t) / length, words)
-            intervals = events + 1
-            length = end - t
-        for which in range(3):
-            integrals[which] += length * others[which]
-        others[TOP] = 0
-        while queue[others[TOP] + 1] > 0:
-            others[TOP] += 1
-            integrals[2 + others[TOP]] += length * queue[others[TOP]]
-        size = min(others[TOP] + events, buffer) + 2  # an event lengthens no queue by more than one
-        if size > queue.size:
-            servers, queue = with_room(servers, size), with_room(queue, size)
-            integrals, moved = with_room(integrals, size + 2), with_room(moved, size + 2)
-        if twofold:
-            _block_of_two_phases(
-                n, arrival, bound, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts, moved
-            )
-        else:
-            _block(
-                arrival, bound * TO_UNIT, mu, nu, buffer, law, events, intervals, servers, queue, others, words, counts,
-                moved,
+        longest = min(others[TOP] + MOST, buffer) + 2  # an event lengthens no queue by more than one
+        if longest > queue.size:
+            servers, queue = with_room(servers, longest), with_room(queue, longest)
+            integrals, moved = with_room(integrals, longest + 2), with_room(moved, longest + 2)
+        total = bound + _service_rate(gammas, servers) + mu * others[IDLE_ON] + nu * others[SETUP]
+        room = _room(total)
+        if total < worth_it * room * (delta + gammas.sum()):
+            t = _direct(
+                bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words,
+                counts, integrals, moved,
             )  # fmt: skip
-        for which in range(3 + others[TOP]):
-            integrals[which] += length / intervals * moved[which]
-            moved[which] = 0
-        t += length
-        if last:
-            break
+        else:
+            t = _by_block(
+                n, bound, total, room, mu, nu, delta, buffer, law, kinds, t, end, servers, queue, others, words, counts,
+                integrals, moved, work,
+            )  # fmt: skip
     return servers, queue, integrals
 
 
@@ -454,12 +505,8 @@ def simulate(
     horizon: float,
     grid: NDArray[np.float64],
     direct: bool = False,
-    generic: bool = False,
 ) -> Replication:
-    """One replication; arguments and result as `elastiqueue.models.tabs.simulate`.
-
-    With `generic` the simulator for any number of phases is used for two as well.
-    """
+    """One replication; arguments and result as `elastiqueue.models.tabs.simulate`."""
     n, arrival, service = scenario.servers, scenario.arrival, scenario.phase_type
     mu, nu = rates(scenario)
     busy, d0, d1, idle = initial_counts(scenario)
@@ -467,29 +514,24 @@ def simulate(
     tail = tail_length(scenario)
     law, phases = kernel_law(service), service.phases
     size = tail + 2  # row 0, one row per queue length, and one beyond that stays 0
-    servers, queue = np.zeros((size, phases), np.int64), np.zeros(size, np.int64)
-    servers[1] = phase_counts(busy, service)
+    servers, queue = np.zeros((size, phases + 1), np.int64), np.zeros(size, np.int64)
+    servers[1, :phases] = phase_counts(busy, service)
     queue[1] = busy
     others = np.array([idle, d0, d1, 1], np.int64)
     counts = np.zeros(MET + phases, np.int64)
     integrals = np.zeros(size + 2)
     path = np.empty((grid.size, 4 + tail))
     times, steps = np.array(arrival.times), np.array(arrival.rates)
-    delta = largest_rise(service, (nu, mu - nu), mu)
-    twofold = phases == 2 and not generic
+    kinds = kernel_kinds(service)
+    delta = max(largest_rise(service, (nu, mu - nu), mu), 0.001)  # not 0, by which a block divides
 
     def advance(start: float, end: float) -> None:
         nonlocal servers, queue, integrals
-        if arrival.constant and not direct:
-            servers, queue, integrals = _advance_blocks(
-                n, steps[0], mu, nu, delta, buffer, law, twofold, start, end, servers, queue, others, words, counts,
-                integrals,
-            )  # fmt: skip
-        else:
-            servers, queue, integrals = _advance_direct(
-                n, times, steps, arrival.amplitude, 2 * math.pi / arrival.period, mu, nu, buffer, law, start, end,
-                servers, queue, others, words, counts, integrals,
-            )  # fmt: skip
+        servers, queue, integrals = _advance(
+            n, times, steps, arrival.amplitude, 2 * math.pi / arrival.period, mu, nu, delta, buffer, law, kinds,
+            math.inf if direct or not arrival.constant else WORTH_IT, start, end, servers, queue, others, words, counts,
+            integrals,
+        )  # fmt: skip
 
     now, counted = 0.0, warm_up == 0.0
     with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
