@@ -19,6 +19,7 @@ from elastiqueue.exact_tables import exact, least_states
 from elastiqueue.experiments import chunks, load, schema_text, specified_points
 from elastiqueue.fluid_tables import fluid_path
 from elastiqueue.models.registry import model_of
+from elastiqueue.scenarios.metrics import METRICS, pattern
 from elastiqueue.stability_report import report
 
 GOOD = {
@@ -397,6 +398,11 @@ def test_every_key_of_the_configuration_is_described(root, name):
         ({"figures": {"f": {"draw": "no_such", "experiments": [], "caption": "c"}}}, "figures.f.draw = no_such"),
         ({"figures": {"f": {"draw": "convergence", "experiments": [], "caption": "c"}}}, "figures.f.experiments = []"),
         ({"experiments": {"a": {"scenario": GOOD, "engine": "capacity"}}}, "experiments.a: engine = capacity"),
+        (
+            {"experiments": {"a": {"scenario": GOOD, "metrics": ["mean_wiat"]}}},
+            "experiments.a: metrics = mean_wiat: must",
+        ),
+        ({"experiments": {"a": {"scenario": GOOD, "metrics": ["busy[1]"]}}}, "experiments.a: metrics = busy[1]"),
         ({"output": "{x}"}, "output = '{x}'"),
         ({"output": ""}, "output = ''"),
         ({"run": "a/b"}, "run = 'a/b'"),
@@ -410,3 +416,19 @@ def test_mistakes_in_a_run_configuration_are_one_line(change, says):
         load({**RUN, **change})
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("model", METRICS)
+def test_the_names_of_metrics_are_those_of_the_models(model):
+    slotted = {"slots": 10, "warm_up": 5, "servers": 2, "arrivals": {"law": "poisson", "mean": 0.5}}
+    values = {
+        "cluster": {
+            **slotted,
+            "resources": [4],
+            "job_types": [[1], [2]],
+            "arrivals": {"law": "poisson", "mean": [1, 1]},
+        },
+        "single_type": slotted,
+    }.get(model, {**GOOD, "buffer": 3 if model in ("tabs", "jiq") else None})
+    scenario = scenario_from({**values, "model": model})
+    assert {pattern(name) for name in model_of(scenario).metrics(scenario)} == set(METRICS[model])

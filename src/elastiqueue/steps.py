@@ -80,11 +80,15 @@ def _summary(options: argparse.Namespace) -> None:
         for spec, blocks in zip(options.spec, files.values(), strict=True)
         for row in summarise_chunk(spec, blocks, options.metrics or None)
     ]
-    for name in options.metrics:
-        if name not in {row["metric"] for row in rows}:
-            experiment = Path(options.output).stem
-            raise ConfigError(f"experiments.{experiment}.metrics = {name}: must be a metric of one of its models")
+    _check_metrics(options, {row["metric"] for row in rows})
     write_rows(rows, options.output)
+
+
+def _check_metrics(options: argparse.Namespace, found: set[str]) -> None:
+    for name in options.metrics:
+        if name not in found:
+            experiment = Path(options.output).stem
+            raise ConfigError(f"experiments.{experiment}.metrics = {name}: must be one of {', '.join(sorted(found))}")
 
 
 def _compute(options: argparse.Namespace) -> None:
@@ -94,6 +98,7 @@ def _compute(options: argparse.Namespace) -> None:
 
     watch = Stopwatch()
     rows = [row for spec in options.spec for row in computed_rows(options.engine, spec)]
+    _check_metrics(options, {row["metric"] for row in rows})
     kept = [
         row for row in rows if not options.metrics or row["metric"] in options.metrics or row["statistic"] == "path"
     ]

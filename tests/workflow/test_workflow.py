@@ -145,11 +145,11 @@ def test_a_mistake_in_the_configuration_is_one_line_and_writes_nothing(project, 
 
 
 def test_a_step_that_fails_fails_its_job_and_is_heard(project):
-    """A metric that no model has: known to the step only."""
-    (project / "wrong.yaml").write_text(TINY + "  service_paths: {metrics: [mean_wiat], grid: {servers: [5]}}\n")
-    target = "results/tiny/summaries/service_paths.csv"
+    """A metric that is not among those that are computed: known to the step only."""
+    (project / "wrong.yaml").write_text(TINY + "  service_laws_fluid: {metrics: [mean_wiat]}\n")
+    target = "results/tiny/computed/service_laws_fluid.csv"
     output = run(project, config="wrong.yaml", check=False, targets=[target])
-    assert "elastiqueue: experiments.service_paths.metrics = mean_wiat: must be a metric" in output
+    assert "elastiqueue: experiments.service_laws_fluid.metrics = mean_wiat: must be one of busy, " in output
     assert "CalledProcessError" in output or "non-zero exit code" in output
     assert "MissingOutputException" not in output
     assert not (project / target).exists()
