@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -96,9 +97,8 @@ SYSTEMS = {
 }
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_same_bits_as_plain_python(name):
-    parameters = SYSTEMS[name]
+def compare_with_plain_python(parameters):
+    """Bit for bit, and yields the compiled cluster after each of some runs."""
     plain, compiled = Reference(parameters, stream(3)), Cluster(parameters, stream(3))
     totals = np.zeros(len(columns(parameters)))
     for slots in (1, 2, 150, 347):
@@ -110,10 +110,34 @@ def test_same_bits_as_plain_python(name):
         if parameters.level == "job":
             for j, m in itertools.product(range(parameters.types), servers):
                 assert compiled.jobs(j, m) == [tuple(job) for job in plain.jobs[j][m]]
+        yield compiled
     for name, value in zip(columns(parameters), totals, strict=True):
         # the compiled sums of squares round in another order: 500 additions of doubles
         assert value == pytest.approx(expected[name], rel=500 * 2.0**-52, abs=0), name
     assert sum(map(sum, backlogs)) > 0
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_same_bits_as_plain_python(name):
+    assert all(compiled._state.lanes.dtype == np.int16 for compiled in compare_with_plain_python(SYSTEMS[name]))
+
+
+@pytest.mark.parametrize("name", ["infocom-jsq", "infocom-best_fit", "infocom-workload", "two-classes"])
+def test_rows_of_32_bits_as_soon_as_backlogs_need_them(name):
+    few_are_long = FiniteLaw((1, 7, 20_000), (0.6, 0.39, 0.01))
+    parameters = replace(SYSTEMS[name], sizes=(few_are_long,) * SYSTEMS[name].types)
+    widths = [8 * compiled._state.lanes.itemsize for compiled in compare_with_plain_python(parameters)]
+    assert widths[0] == 16
+    assert widths[-1] == 32
+
+
+def test_rows_of_32_bits_where_a_server_does_much_in_a_slot():
+    parameters = ClusterParameters(
+        **identical(3, [(300, 0), (0, 300), (150, 150)]),
+        arrivals=(binomial_law(250, 200.0),) * 2,
+        sizes=(uniform_mixture([(1, 3, 1.0)]),) * 2,
+    )
+    assert all(compiled._state.lanes.dtype == np.int32 for compiled in compare_with_plain_python(parameters))
 
 
 def test_blocks_of_servers_do_not_matter():

@@ -31,9 +31,13 @@ Totals (sums over slots of the state at the end of a slot; c a unit vector over 
 
 The simulator keeps, per type, rows over servers: backlog, schedule, and the remaining sizes of the few oldest jobs,
 which are all that a schedule can reach (of one job: the work behind it, which service does not change). One pass over
-the rows serves all servers and the next pass schedules them: int32 rows at constant distances in one array, no
-branches, so that LLVM vectorises both; what happens at a server is a bit. The jobs of a queue are in a ring. What a
-slot draws in any case it draws at once: a word per type for the number of its jobs, a byte per server for ties.
+the rows serves all servers and the next pass schedules them: rows at constant distances in one array, no branches, so
+that both work on vectors; what happens at a server is a bit. The jobs of a queue are in a ring. What a slot draws in
+any case it draws at once: a word per type for the number of its jobs, a byte per server for ties.
+
+The numbers of the rows have 16 bits as long as that is enough for every weight, then 32: a run that leaves the range of
+16 bits is begun again with 32, on a copy of what there was at its begin. So the type of the rows changes no result, and
+twice as many servers fit into a vector.
 `Reference` is the same model in plain Python, with the same random words in the same order.
 """
 
@@ -46,8 +50,10 @@ from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import int32, njit, uint64
+from numba import boolean, int64, njit, uint64
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.types import Tuple, none
 from numpy.typing import NDArray
 
 from elastiqueue.engines.discrete import FiniteLaw, below, draw, invert, tables
@@ -61,26 +67,22 @@ LEVELS = ("job", "workload")
 _JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
 _MAXWEIGHT, _BEST_FIT = range(2)
 
-# Servers per block, the distance of rows. Measured: 104 is faster than 1008, presumably since a read is held back by a
-# recent write whose address agrees in the last 12 bits, which distances just below 4096 bytes bring about.
-STRIDE = 104
+VECTOR = 16  # lanes
+# Servers per block, the distance of rows. Measured: 112 is faster than 128 by 3 %, presumably since a read is held back
+# by a recent write whose address agrees in the last 12 bits.
+STRIDE = 112
 REACH = (2, 8, 32, 128, 512)  # rows for the oldest jobs of a type: the next of these
-# Rows of a type: backlog, schedule, the bit m mod 32 of server m, remaining sizes of the oldest jobs; where at most one
-# is served: the work behind it.
-_BITS, _JOBS = 2, 3
+# Rows of a type: backlog, schedule, remaining sizes of the oldest jobs (where at most one is served: the work behind).
+_JOBS = 2
 UNROLLED = 8  # up to so many configurations the scheduling pass is unrolled and vectorised
-_ONE = np.int32(1)
-_ZERO = np.int32(0)
-_TWO = np.int32(2)
-_THIRD, _EXCESS = np.int32(85), np.int32(255)  # of a random byte
+NARROW = 255  # lanes of 16 bits up to so much work of a server in a slot: then the sum over a block fits
+_THIRD, _EXCESS = 85, 255  # of a random byte
 _U1, _U2, _U4, _U56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 _M1, _M2, _M4 = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
 _SUM = np.uint64(0x0101010101010101)
 _HIGH = np.uint64((1 << STRIDE - 64) - 1)  # the servers of a block beyond the 64th
-_BYTE, _8 = np.int32(255), np.int32(8)
-_32_BITS = np.int64(0xFFFFFFFF)
-_NOBODY = np.int32(2147483647)  # backlog of the lanes beyond the last server
-_NO_JOB = np.int32(-1)  # in the rows of oldest jobs where there is none
+_16_BITS = np.int64(0xFFFF)
+_NO_JOB = -1  # in the rows of oldest jobs where there is none
 
 # Positions in the totals, which are followed by backlog_j, arrived_j, served_j for each type.
 SLOTS, WEIGHTED, PARALLEL, NORM_SLOTS, PERPENDICULAR, RESPONSE, COMPLETIONS, ARRIVALS = range(8)
@@ -374,15 +376,16 @@ class Reference:
 class State(NamedTuple):
     """What changes.
 
-    Rows of `lanes` per block of servers: for each type q, s, a bit and the oldest jobs (see `_JOBS`); then the
-    configurations (per type, and a bias of -1 where a server has no such configuration, if classes differ in that).
+    Rows of `lanes` per block of servers: for each type q, s and the oldest jobs (see `_JOBS`); then the configurations
+    (per type, and a bias of -1 where a server has no such configuration, if classes differ in that); then the bit
+    m mod 16 of server m, which is 0 beyond the last.
     """
 
     words: NDArray[np.uint64]  # the generator
     numbers: NDArray[np.int64]  # SLOT .. LONGEST
-    lanes: NDArray[np.int32]
+    lanes: NDArray[np.signedinteger]  # of 16 or 32 bits
     backlog: NDArray[np.int64]  # J: Q_j
-    least: NDArray[np.int32]  # J: the least q_{j,m} after the last service, which is what arrivals meet
+    least: NDArray[np.signedinteger]  # J: the least q_{j,m} after the last service, which is what arrivals meet
     random_words: NDArray[np.uint64]  # of the slot: a word per type for its jobs, then a byte per server for ties
     random_bytes: NDArray[np.uint8]  # the same memory
     order: NDArray[np.int64]  # M
@@ -395,24 +398,119 @@ class State(NamedTuple):
 HEAD, TAIL = range(2)
 
 
-@intrinsic
-def _equal(typing, z, position, value):
-    """The bits of those of the 64 lanes from `position` on that are equal to `value`.
+class _Lanes:
+    """Writes LLVM's own language for lanes, a vector at a time, in which a comparison of lanes gives bits at once."""
 
-    In LLVM's own language, where comparing 64 lanes gives a word at once. Loops in Python would add up bits lane by
-    lane, and end with jumps that nobody can predict.
+    def __init__(self, context, builder, z, array) -> None:
+        self.builder = builder
+        self.number = context.get_value_type(z.dtype)
+        self.memory = context.make_array(z)(context, builder, array).data
+        self.vector = ir.VectorType(self.number, VECTOR)
+
+    def _place(self, position):
+        return self.builder.bitcast(self.builder.gep(self.memory, [position]), self.vector.as_pointer())
+
+    def read(self, position):
+        return self.builder.load(self._place(position), align=self.number.width // 8)
+
+    def write(self, vector, position):
+        self.builder.store(vector, self._place(position), align=self.number.width // 8)
+
+    def copies(self, number):
+        one = ir.VectorType(self.number, 1)
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), [0] * VECTOR)  # each lane the first and only one
+        return self.builder.shuffle_vector(self.builder.bitcast(number, one), ir.Constant(one, ir.Undefined), zeros)
+
+    def lesser(self, compare, x, y):
+        return self.builder.select(compare("<", x, y), x, y)
+
+    def over_lanes(self, what, vector):
+        """The sum (`what` = add), the least (smin) or the least unsigned one (umin) of the lanes of a vector."""
+        name = f"llvm.vector.reduce.{what}.v{VECTOR}i{self.number.width}"
+        signature = ir.FunctionType(self.number, [self.vector])
+        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, signature, name), [vector])
+
+
+@intrinsic
+def _equal(typing, z, position, other):
+    """The bits of those of the 64 lanes from `position` on that are equal to `other`, which is a number or, if it is a
+    position (uint64), as many lanes. Loops in Python would add up bits lane by lane, and end with jumps that nobody can
+    predict.
     """
 
     def code(context, builder, signature, arguments):
-        array, start, number = arguments
-        row, one = ir.VectorType(ir.IntType(32), 64), ir.VectorType(ir.IntType(32), 1)
-        memory = context.make_array(signature.args[0])(context, builder, array).data
-        lanes = builder.load(builder.bitcast(builder.gep(memory, [start]), row.as_pointer()), align=4)
-        copies = ir.Constant(row, [0] * 64)  # each lane the first and only one
-        numbers = builder.shuffle_vector(builder.bitcast(number, one), ir.Constant(one, ir.Undefined), copies)
-        return builder.bitcast(builder.icmp_signed("==", lanes, numbers), ir.IntType(64))
+        array, left, right = arguments
+        lanes = _Lanes(context, builder, z, array)
+        word = ir.Constant(ir.IntType(64), 0)
+        for i in range(0, 64, VECTOR):
+            y = lanes.read(builder.add(right, word.type(i))) if other == uint64 else lanes.copies(right)
+            equal = builder.icmp_signed("==", lanes.read(builder.add(left, word.type(i))), y)
+            bits = builder.zext(builder.bitcast(equal, ir.IntType(VECTOR)), word.type)
+            word = builder.or_(word, builder.shl(bits, word.type(i)))
+        return word
 
-    return uint64(z, uint64, int32), code
+    return uint64(z, uint64, other if other == uint64 else z.dtype), code
+
+
+@intrinsic
+def _serve_row(typing, z, q, h, vectors, rank):
+    """One slot of service at the servers in so many vectors of a block, as `_serve` tells.
+
+    Their backlogs are at q and a row of their oldest jobs is at h: of those numbered `rank` (from 0) by age, whose
+    remaining sizes it has, or without rank of the only one, the work behind which it has.
+
+    Returns the work done, the least backlog, and whether a job ends somewhere. The vectors are one after the other,
+    with a jump to the end after each, of which always the same one jumps: a loop took 5 % longer for a slot, presumably
+    since its end is mispredicted among the other jumps.
+    """
+
+    def code(context, builder, signature, arguments):
+        array, q, h, vectors, k = arguments
+        lanes = _Lanes(context, builder, z, array)
+        signed, unsigned = builder.icmp_signed, builder.icmp_unsigned
+        zero = ir.Constant(lanes.vector, [0] * VECTOR)
+        served, least, nearest = (
+            cgutils.alloca_once_value(builder, ir.Constant(lanes.vector, [x] * VECTOR))
+            for x in (0, 2 ** (lanes.number.width - 1) - 1, -1)
+        )
+        end = builder.append_basic_block()
+        for i in range(STRIDE // VECTOR):
+            backlogs, jobs = (builder.add(row, row.type(VECTOR * i)) for row in (q, h))
+            shares = builder.add(backlogs, q.type(STRIDE))
+            backlog, share, job = lanes.read(backlogs), lanes.read(shares), lanes.read(jobs)
+            if rank == none:
+                done = lanes.lesser(signed, share, backlog)
+                backlog = builder.sub(backlog, done)
+                left = builder.sub(backlog, job)
+            else:
+                busy = builder.and_(signed(">", share, lanes.copies(k)), signed(">", job, zero))
+                done = builder.zext(busy, lanes.vector)
+                backlog = builder.sub(backlog, done)
+                left = builder.sub(job, done)
+                lanes.write(left, jobs)
+            lanes.write(backlog, backlogs)
+            builder.store(builder.add(builder.load(served), done), served)
+            builder.store(lanes.lesser(signed, builder.load(least), backlog), least)
+            builder.store(lanes.lesser(unsigned, builder.load(nearest), left), nearest)  # 0: a job ends; -1: no job
+            following = builder.append_basic_block()
+            builder.cbranch(unsigned("==", vectors, vectors.type(i + 1)), end, following)
+            builder.position_at_end(following)
+        builder.branch(end)
+        builder.position_at_end(end)
+        found = (
+            builder.sext(lanes.over_lanes("add", builder.load(served)), ir.IntType(64)),
+            lanes.over_lanes("smin", builder.load(least)),
+            unsigned("==", lanes.over_lanes("umin", builder.load(nearest)), lanes.number(0)),
+        )
+        return context.make_tuple(builder, signature.return_type, found)
+
+    return Tuple((int64, z.dtype, boolean))(z, uint64, uint64, uint64, rank if rank == none else z.dtype), code
+
+
+@njit(cache=True, forceinline=True)
+def _lane(z, number):
+    """A number in the type of the lanes, in which LLVM calculates then."""
+    return z.dtype.type(number)
 
 
 @njit(cache=True)
@@ -426,66 +524,36 @@ def _lowest(bits):
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _serve(z, q, n, reach):
-    """One slot of service of one type at n servers, whose backlogs are at position q of the lanes.
+def _serve(z, q, vectors, reach):
+    """One slot of service of one type at the servers in so many vectors; their backlogs are at position q of the lanes.
 
     `reach` is the number of rows of oldest jobs. Up to 1, a server does its share whenever it has work, and a job ends
     where the backlog has come down to the work behind it: its remaining size need not be counted down. At the workload
     level (reach 0) the row stays -1. With more rows a job ends where a row is 0; it is -1 without a job.
 
-    Returns the work done, the bit of each server at which a job ends, and the least backlog.
+    Returns the work done, the least backlog, and whether a job ends somewhere.
     """
-    s, b, h = q + np.uint64(STRIDE), q + np.uint64(_BITS * STRIDE), q + np.uint64(_JOBS * STRIDE)
-    served = ended = _ZERO
-    least = _NOBODY
+    h = q + np.uint64(_JOBS * STRIDE)
     if reach <= 1:
-        for m in range(np.uint64(n)):
-            u = min(z[s + m], z[q + m])
-            r = np.int32(z[q + m] - u)
-            z[q + m] = r
-            served = np.int32(served + u)
-            ended = np.int32(ended | np.int32(z[b + m] * np.int32(r == z[h + m])))
-            least = min(least, r)
-    elif reach == 2:
-        g = h + np.uint64(STRIDE)
-        for m in range(np.uint64(n)):
-            u = np.int32(np.int32(z[s + m] > _ZERO) & np.int32(z[h + m] > _ZERO))
-            v = np.int32(np.int32(z[s + m] > _ONE) & np.int32(z[g + m] > _ZERO))
-            r = np.int32(z[h + m] - u)
-            p = np.int32(z[g + m] - v)
-            z[h + m] = r
-            z[g + m] = p
-            u = np.int32(u + v)
-            w = np.int32(z[q + m] - u)
-            z[q + m] = w
-            served = np.int32(served + u)
-            ended = np.int32(ended | np.int32(z[b + m] * np.int32((r == _ZERO) | (p == _ZERO))))
-            least = min(least, w)
-    else:
-        for k in range(reach):
-            rank = np.int32(k)
-            for m in range(np.uint64(n)):
-                u = np.int32(np.int32(z[s + m] > rank) & np.int32(z[h + m] > _ZERO))
-                r = np.int32(z[h + m] - u)
-                z[h + m] = r
-                z[q + m] = np.int32(z[q + m] - u)
-                served = np.int32(served + u)
-                ended = np.int32(ended | np.int32(z[b + m] * np.int32(r == _ZERO)))
-            h += np.uint64(STRIDE)
-        for m in range(np.uint64(n)):
-            least = min(least, z[q + m])
-    return served, np.int64(ended) & _32_BITS, least
+        return _serve_row(z, q, h, vectors, None)
+    served, least, ended = _serve_row(z, q, h, vectors, _lane(z, 0))
+    for k in range(1, reach):
+        h += np.uint64(STRIDE)
+        more, least, ends = _serve_row(z, q, h, vectors, _lane(z, k))
+        served += more
+        ended |= ends
+    return served, least, ended
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _ends(z, q, reach):
-    """Whether a job has ended at the server whose backlog is at position q of the lanes, 0 or 1."""
+    """The bits of those of 64 servers at which a job ends; their backlogs are at position q of the lanes."""
     h = q + np.uint64(_JOBS * STRIDE)
     if reach == 1:
-        return np.int64(z[h] == z[q])
-    ends = np.int64(z[h] == _ZERO) | np.int64(z[h + np.uint64(STRIDE)] == _ZERO)
-    for _ in range(2, reach):
-        ends |= np.int64(z[h + np.uint64(2 * STRIDE)] == _ZERO)
+        return _equal(z, q, h)
+    ends = np.uint64(0)
+    for _ in range(reach):
+        ends |= _equal(z, h, _lane(z, 0))
         h += np.uint64(STRIDE)
     return ends
 
@@ -503,8 +571,8 @@ def _weight(z, m, c, types, heads, biased):
     w = _amount(z, m, c, 0, types, heads, biased) * z[m]
     for j in range(1, len(types)):
         q = z[m + np.uint64(j * (_JOBS + len(heads)) * STRIDE)]
-        w = np.int32(w + np.int32(_amount(z, m, c, j, types, heads, biased) * q))
-    return np.int32(w + _amount(z, m, c, len(types), types, heads, biased)) if len(biased) > 0 else np.int32(w)
+        w = _lane(z, w + _lane(z, _amount(z, m, c, j, types, heads, biased) * q))
+    return _lane(z, w + _amount(z, m, c, len(types), types, heads, biased)) if len(biased) > 0 else _lane(z, w)
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
@@ -517,38 +585,40 @@ def _schedule(z, random, start, offset, n, third, excess, types, configs, heads,
     numbers are arguments since constants would be compared with bytes, eight lanes at a time, and be moved to and fro.
     """
     count, group = len(configs), (_JOBS + len(heads)) * STRIDE
-    unsettled = _ZERO
+    zero, one, two = _lane(z, 0), _lane(z, 1), _lane(z, 2)
+    third, excess = _lane(z, third), _lane(z, excess)
+    unsettled = zero
     for i in range(np.uint64(n)):
         m = i + start
-        x = np.int32(random[i + offset])
-        second_wins, third_wins = np.int32(x & _ONE), np.int32(x < third)
+        x = _lane(z, random[i + offset])
+        second_wins, third_wins = _lane(z, x & one), _lane(z, x < third)
         for j in range(len(types)):  # every weight is computed once: the compiler sees to that
             s = _amount(z, m, 0, j, types, heads, biased)
-            best, others = _weight(z, m, 0, types, heads, biased), _ZERO  # as good as the best before
+            best, others = _weight(z, m, 0, types, heads, biased), zero  # as good as the best before
             for c in range(1, count):
                 w = _weight(z, m, c, types, heads, biased)
                 own = _amount(z, m, c, j, types, heads, biased)
-                if w > np.int32(best - (third_wins if others > _ZERO else second_wins)):
+                if w > _lane(z, best - (third_wins if others > zero else second_wins)):
                     s = own
-                others = np.int32(others * np.int32(w <= best) + np.int32(w == best))
+                others = _lane(z, others * _lane(z, w <= best) + _lane(z, w == best))
                 best = max(best, w)
             if count > 3:
-                left = np.int32(np.int32(x * np.int32(others + _ONE)) >> _8)
+                left = _lane(z, _lane(z, x * _lane(z, others + one)) >> 8)
                 for c in range(count):
-                    hit = np.int32(_weight(z, m, c, types, heads, biased) == best)
+                    hit = _lane(z, _weight(z, m, c, types, heads, biased) == best)
                     own = _amount(z, m, c, j, types, heads, biased)
-                    if (hit != _ZERO) & (left == _ZERO) & (others > _TWO):
+                    if (hit != zero) & (left == zero) & (others > two):
                         s = own
-                    left = np.int32(left - hit)
+                    left = _lane(z, left - hit)
             z[m + np.uint64(j * group + STRIDE)] = s
-        over = (others == _TWO) & (x >= excess)
+        over = (others == two) & (x >= excess)
         if count > 3:
-            threshold = _ZERO
+            threshold = zero
             for k in range(4, count + 1):
-                threshold = np.int32(threshold + np.int32(np.int32(256 % k) * np.int32(others == np.int32(k - 1))))
-            over = over | (np.int32(np.int32(x * np.int32(others + _ONE)) & _BYTE) < threshold)
-        unsettled = np.int32(unsettled | np.int32(z[m + np.uint64(_BITS * STRIDE)] * np.int32(over)))
-    return np.int64(unsettled) & _32_BITS
+                threshold = _lane(z, threshold + _lane(z, _lane(z, 256 % k) * _lane(z, others == _lane(z, k - 1))))
+            over = over | (_lane(z, _lane(z, x * _lane(z, others + one)) & 255) < threshold)
+        unsettled = _lane(z, unsettled | _lane(z, _amount(z, m, count, 0, types, heads, biased) * _lane(z, over)))
+    return np.int64(unsettled) & _16_BITS
 
 
 @njit(cache=True)
@@ -594,15 +664,15 @@ def _next_slot(
     while done < servers:
         n = min(STRIDE, servers - done)
         first = 8 * len(types) + done  # its random byte
-        unsettled = _32_BITS
+        unsettled = _16_BITS
         if len(configs) <= UNROLLED:
-            lanes = (n + 7) // 8 * 8
+            lanes = -(-n // VECTOR) * VECTOR
             start = np.uint64(position)
             unsettled = _schedule(
                 z, random_bytes, start, np.uint64(first), lanes, third, excess, types, configs, heads, biased
             )
         if unsettled != 0:
-            for chunk in range(0, n, 32):  # in the order of the servers
+            for chunk in range(0, n, 16):  # in the order of the servers
                 left = unsettled
                 while left != 0:
                     m = chunk + np.int64(_lowest(left))
@@ -685,7 +755,7 @@ def _join(z, numbers, ends, ring, queue, reach, position, size):
     k = tail - ends[queue, HEAD]
     numbers[LONGEST] = max(numbers[LONGEST], k + 1)
     if reach == 1:
-        z[position] = np.int32(z[position] + size) if k > 0 else _ZERO
+        z[position] = _lane(z, z[position] + size) if k > 0 else _lane(z, 0)
     elif k < reach:
         z[position + np.uint64(k) * np.uint64(STRIDE)] = size
 
@@ -699,8 +769,8 @@ def _leave(z, numbers, counts, ends, ring, queue, reach, position):
         counts[_RESPONSE] += numbers[SLOT] + 1 - (job >> 32)
         counts[_COMPLETIONS] += 1
         ends[queue, HEAD] = head + 1
-        behind = np.int32(z[position - np.uint64(_JOBS * STRIDE)] - np.int32(following & 0x7FFFFFFF))
-        z[position] = behind if tail - head > 1 else _NO_JOB
+        behind = z[position - np.uint64(_JOBS * STRIDE)] - (following & 0x7FFFFFFF)
+        z[position] = _lane(z, behind if tail - head > 1 else _NO_JOB)
         return 1
     present = min(reach, tail - head)
     kept = present
@@ -723,8 +793,8 @@ def _leave(z, numbers, counts, ends, ring, queue, reach, position):
         if k + ended < present:
             z[row] = z[row + np.uint64(ended) * np.uint64(STRIDE)]
         else:
-            size = np.int32(ring[queue, np.uint64((head + k) & mask)] & 0x7FFFFFFF)
-            z[row] = size if head + k < tail else _NO_JOB
+            size = ring[queue, np.uint64((head + k) & mask)] & 0x7FFFFFFF
+            z[row] = _lane(z, size if head + k < tail else _NO_JOB)
     return ended
 
 
@@ -772,7 +842,7 @@ def _squares(z, row, n):
 def _advance(
     words, numbers, z, backlog, least, random_words, random_bytes, order, ends, ring, counts, ended_at,
     reach, direction, a_cdf, a_values, a_guide, a_start, s_cdf, s_values, s_guide, s_start, size_law, need, have,
-    servers, routing, draws, scheduling, limit, norm_interval, third, excess, number, most, block, job_level,
+    servers, routing, draws, scheduling, heaviest, norm_interval, third, excess, number, most, block, job_level,
     types, configs, heads, biased, slots, totals, samples, interval,
 ):  # fmt: skip
     """Go on for `slots` slots, adding to totals; stops early when a ring may be too short for `most` jobs more.
@@ -780,6 +850,7 @@ def _advance(
     Returns the slots done, or -1 - j when the backlog of type j at a server leaves the range of the weights.
     """
     count, group = len(types), (_JOBS + len(heads)) * STRIDE
+    limit = ((1 << 8 * z.itemsize - 1) - 2) // heaviest
     for j in range(count):
         totals[ARRIVALS + 1 + 2 * count + j] += backlog[j]  # served = backlog before + arrived - backlog after
     weighted_sum = parallel_sum = perpendicular_sum = 0.0
@@ -834,26 +905,23 @@ def _advance(
             n = min(STRIDE, servers - first)
             for j in range(count):
                 row = np.uint64(position + j * group)
-                served, ended, shortest = _serve(z, row, (n + 7) // 8 * 8, reach[j] if job_level else 0)
+                served, shortest, ended = _serve(z, row, np.uint64(-(-n // VECTOR)), reach[j] if job_level else 0)
                 backlog[j] -= served
                 least[j] = min(least[j], shortest) if first > 0 else shortest
-                while ended != 0:
-                    m = _lowest(ended)
-                    ended &= ended - 1
-                    found = np.int64(0)  # at which of the servers m, m + 32, m + 64, m + 96: no jump to mispredict
-                    for c in range(np.uint64(4)):
-                        found |= _ends(z, row + m + np.uint64(32) * c, reach[j]) << np.int64(c)
-                    found &= 15 if m < np.uint64(STRIDE - 96) else 7
-                    while found != 0:
-                        lane = m + np.uint64(32) * _lowest(found)
-                        found &= found - 1
-                        queue = np.uint64(j * servers + first) + lane
-                        place = row + lane + np.uint64(_JOBS * STRIDE)
-                        gone = _leave(z, numbers, counts, ends, ring, queue, reach[j], place)
-                        if scheduling == _BEST_FIT:
-                            z[row + lane + np.uint64(STRIDE)] -= gone
-                            ended_at[finished] = first + np.int64(lane)
-                            finished += 1
+                if not ended:
+                    continue
+                low, high = _ends(z, row, reach[j]), _ends(z, row + np.uint64(64), reach[j]) & _HIGH
+                while (low | high) != 0:
+                    lane = _lowest(low) if low != 0 else np.uint64(64) + _lowest(high)
+                    high &= high - np.uint64(low == 0)
+                    low &= low - np.uint64(low != 0)
+                    queue = np.uint64(j * servers + first) + lane
+                    place = row + lane + np.uint64(_JOBS * STRIDE)
+                    gone = _leave(z, numbers, counts, ends, ring, queue, reach[j], place)
+                    if scheduling == _BEST_FIT:
+                        z[row + lane + np.uint64(STRIDE)] -= gone
+                        ended_at[finished] = first + np.int64(lane)
+                        finished += 1
             position += block
             first += STRIDE
         _next_slot(
@@ -929,25 +997,24 @@ class Cluster:
         rows = types * self._group
         biased = len({len(own) for own in p.configurations}) > 1
         width = types + biased  # rows of a configuration
-        self._block = (rows + count * width) * STRIDE
+        self._block = (rows + count * width + 1) * STRIDE
         self._most = max(law.values[-1] for law in p.arrivals) if p.level == "job" else 0
-        memory = np.zeros(blocks * self._block + 16, np.int32)
-        shift = -memory.ctypes.data % 64 // 4  # rows begin at cache lines
-        lanes = memory[shift : shift + blocks * self._block].reshape(blocks, -1, STRIDE)
+        heaviest = max(1, *(sum(s) for own in p.configurations for s in own))
+        lanes = np.zeros((blocks, self._block // STRIDE, STRIDE), np.int16 if heaviest <= NARROW else np.int32)
         for j in range(types):
             lanes[:, j * self._group + _JOBS : (j + 1) * self._group] = _NO_JOB
-            lanes[:, j * self._group + _BITS] = (1 << np.arange(STRIDE) % 32).astype(np.uint32).view(np.int32)
-            lanes[-1, j * self._group, servers - (blocks - 1) * STRIDE :] = _NOBODY
-        configurations = np.zeros((count, width, blocks * STRIDE), np.int32)
+        bits = 1 << np.arange(blocks * STRIDE) % 16
+        bits[servers:] = 0
+        lanes[:, -1] = bits.astype(lanes.dtype).reshape(blocks, STRIDE)
+        configurations = np.zeros((count, width, blocks * STRIDE), lanes.dtype)
         first = 0
         for number, own in zip(p.counts, p.configurations, strict=True):
             configurations[: len(own), :types, first : first + number] = np.array(own)[:, :, None]
             configurations[len(own) :, types:, first : first + number] = -1  # no such configuration: it never wins
             first += number
-        lanes[:, rows:] = configurations.reshape(-1, blocks, STRIDE).swapaxes(0, 1)
+        lanes[:, rows:-1] = configurations.reshape(-1, blocks, STRIDE).swapaxes(0, 1)
         if count == 1 and p.scheduling == "maxweight":
-            lanes[:, 1 : rows : self._group] = lanes[:, rows:]
-        heaviest = max(1, *(sum(s) for own in p.configurations for s in own))
+            lanes[:, 1 : rows : self._group] = lanes[:, rows:-1]
         routing = {"jsq": _JSQ, "random": _RANDOM, "power_of_two_with_replacement": _WITH_REPLACEMENT}
         have, need = p.integer_resources()
         sizes = list(dict.fromkeys(p.sizes))  # types of the same law share its table, which then stays in the cache
@@ -957,16 +1024,16 @@ class Cluster:
             np.array(need, np.int64).reshape(types, -1),
             np.array([have[k] for k in p.classes], np.int64).reshape(servers, -1),
             servers, routing.get(p.routing, _POWER_OF_D), p.draws, SCHEDULING.index(p.scheduling),
-            (2**31 - 2) // heaviest, p.norm_interval, _THIRD, _EXCESS, count, self._most, self._block, p.level == "job",
+            heaviest, p.norm_interval, _THIRD, _EXCESS, count, self._most, self._block, p.level == "job",
             (0,) * types, (0,) * min(count, UNROLLED + 1), (0,) * room, (0,) * biased,
         )  # fmt: skip
-        random_words = np.zeros(types + -(-servers // 8), np.uint64)
+        random_words = np.zeros(types + blocks * STRIDE // 8, np.uint64)
         self._state = State(
             np.array(words, np.uint64),
             np.zeros(3, np.int64),
-            lanes.reshape(-1),
+            self._hide(lanes),
             np.zeros(types, np.int64),
-            np.zeros(types, np.int32),
+            np.zeros(types, lanes.dtype),
             random_words,
             random_words.view(np.uint8),
             np.arange(servers, dtype=np.int64),
@@ -989,8 +1056,29 @@ class Cluster:
         s.ends[:, HEAD] = 0
         self._state = s._replace(ring=ring)
 
+    def _hide(self, lanes: NDArray[np.signedinteger]) -> NDArray[np.signedinteger]:
+        """Rows of blocks in one array, whose rows begin at cache lines; nobody goes to a server beyond the last."""
+        beyond = self.parameters.servers - (len(lanes) - 1) * STRIDE
+        lanes[-1, : self.parameters.types * self._group : self._group, beyond:] = np.iinfo(lanes.dtype).max
+        memory = np.empty(lanes.size + 64, lanes.dtype)
+        shift = -memory.ctypes.data % 64 // lanes.itemsize
+        memory[shift : shift + lanes.size] = lanes.reshape(-1)
+        return memory[shift : shift + lanes.size]
+
     def _run(self, slots: int, totals: NDArray[np.float64], samples: NDArray[np.float64], interval: int) -> int:
-        return _advance(*self._state, *self._fixed, slots, totals, samples, interval)
+        if self._state.lanes.dtype == np.int32:
+            return _advance(*self._state, *self._fixed, slots, totals, samples, interval)
+        before, sums = State._make(x.copy() for x in self._state), totals.copy()
+        done = _advance(*self._state, *self._fixed, slots, totals, samples, interval)
+        if done >= 0:
+            return done
+        totals[:] = sums
+        self._state = before._replace(
+            lanes=self._hide(before.lanes.astype(np.int32).reshape(-1, self._block // STRIDE, STRIDE)),
+            least=before.least.astype(np.int32),
+            random_bytes=before.random_words.view(np.uint8),
+        )
+        return self._run(slots, totals, samples, interval)
 
     @property
     def slot(self) -> int:
