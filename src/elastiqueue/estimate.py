@@ -41,8 +41,8 @@ from elastiqueue.seeding import canonical_json
 if TYPE_CHECKING:
     from elastiqueue.engines.simulation import Window
 
-SHARE, LEAST, MOST = 1 / 300, 0.002, 0.1  # a scenario is simulated for this share of its time, within these seconds
-ALL_OFF = 0.4  # seconds
+SHARE, LEAST, MOST = 1 / 600, 0.001, 0.05  # a scenario is simulated for this share of its time, within these seconds
+ALL_OFF = 0.2  # seconds
 EVERY = 3  # values of the longest key from one that is measured to the next
 LARGEST_PILOT = 300  # servers; with 100 the windows at load 0.9 come out a third too long
 COMPILED = 5.0  # CPU seconds above which the start of a job must have compiled kernels
@@ -94,19 +94,18 @@ def makespan(jobs: Sequence[float], cores: int) -> float:
     return max(ends)
 
 
-def cost(scenario: Any, horizon: float, budget: float) -> float:
-    """CPU seconds per unit of simulated time (slot): the scenario is simulated for about `budget` seconds.
+def cost(scenario: Any, horizon: float, replications: int) -> float:
+    """CPU seconds per unit of simulated time (slot) of that many replications up to the horizon.
 
-    Whole replications, up to the horizon, where the budget allows, else a stretch. What follows a start with all
-    servers off is far slower than the rest: there ALL_OFF is allowed, and where it does not suffice the rest is
-    measured.
+    A stretch is simulated that takes SHARE of what they all take, or several replications. What follows a start with
+    all servers off is far slower than the rest: there the stretch may take ALL_OFF, and where a replication takes
+    longer the rest is measured.
     """
     from elastiqueue.models.registry import model_of
     from elastiqueue.seeding import stream
 
     simulate = model_of(scenario).simulate
     all_off = getattr(scenario, "start", None) == "all_off"
-    allowed = max(budget, ALL_OFF) if all_off else budget
 
     def seconds(length: float, index: int) -> float:
         words, grid = stream(0, scenario.digest(), index), _grid(scenario, length)
@@ -114,18 +113,23 @@ def cost(scenario: Any, horizon: float, budget: float) -> float:
         simulate(scenario, words, 0.0, length, grid)
         return time.thread_time() - begun
 
-    length = min(horizon, max(1.0, 30.0 / (scenario.servers or 30)))  # something happens; a cluster may have classes
+    length, runs = min(horizon, max(1.0, 30.0 / (scenario.servers or 30))), 1  # something happens; classes have a count
     seconds(length, 0)  # compiles, or loads
-    spent, runs = seconds(length, 1), 1
-    while length < horizon and spent < allowed / 2:
-        # The first stretch from the fixed point, without idle servers, is slower: a long run outweighs it.
-        length = min(horizon, length * (2 if spent > allowed / 8 else 4))
-        spent = seconds(length, 1)
-    if length < horizon and all_off:
-        return cost(scenario.model_copy(update={"start": "fixed_point"}), horizon, budget)
-    while length == horizon and spent < budget / 2:
-        runs += 1
-        spent += seconds(length, runs)
+    spent = seconds(length, 1)
+    while True:
+        budget = min(MOST, max(LEAST, SHARE * replications * horizon * spent / (runs * length)))
+        enough = ALL_OFF if all_off and length < horizon else budget
+        if spent >= enough:
+            break
+        if length == horizon:
+            runs += 1
+            spent += seconds(length, runs)
+        else:
+            # The first stretch from the fixed point, without idle servers, is slower: a long run outweighs it.
+            length = min(horizon, length * (2 if spent > enough / 4 else 4))
+            spent = seconds(length, 1)
+    if all_off and length < horizon:
+        return cost(scenario.model_copy(update={"start": "fixed_point"}), horizon, replications)
     return spent / (runs * length)
 
 
@@ -137,28 +141,26 @@ def _grid(scenario: Any, length: float) -> Any:
     return np.arange(0.0, length, spacing) if spacing else np.empty(0)
 
 
-def start_up() -> tuple[float, float]:
-    """CPU seconds of a simulation job in which there is next to nothing to do, and of one that draws a diagram."""
+def start_up(drawing: bool) -> float:
+    """CPU seconds of a job that draws a diagram, or of a simulation job in which there is next to nothing to do."""
     tiny = {
         "model": "tabs", "servers": 2, "arrival_rate": 0.3, "standby_rate": 1, "setup_rate": 1, "horizon": 1.0
     }  # fmt: skip
     specification = json.dumps({"settings": [tiny], "sources": ""})
 
-    def seconds(step: Sequence[str]) -> float:
+    def seconds(*step: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", "elastiqueue.steps", *step], check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     with tempfile.TemporaryDirectory() as folder:
+        if drawing:
+            return seconds("diagram", "--figure", "protocol", "--pdf", f"{folder}/a.pdf", "--png", f"{folder}/a.png")
         block = ["block", "--spec", specification, "--first", "0", "--last", "2"]
         block += ["--output", f"{folder}/a.npz", "--provenance", f"{folder}/a.json"]
-        starting = seconds(block)
-        if starting > COMPILED:
-            starting = seconds(block)
-        return starting, seconds(
-            ["diagram", "--figure", "protocol", "--pdf", f"{folder}/a.pdf", "--png", f"{folder}/a.png"]
-        )
+        starting = seconds(*block)
+        return seconds(*block) if starting > COMPILED else starting
 
 
 def smaller(scenario: Any) -> Any:
@@ -179,10 +181,7 @@ def measured(scenarios: Sequence[tuple[Any, int, Window | None]]) -> list[tuple[
     for scenario, replications, span in scenarios:
         if span is None:
             span = shared = shared or window(smaller(scenario))
-        each = cost(scenario, span.horizon, LEAST)
-        budget = min(MOST, SHARE * replications * each * span.horizon)
-        if budget > LEAST:
-            each = cost(scenario, span.horizon, budget)
+        each = cost(scenario, span.horizon, replications)
         found.append((each * span.pilot, each * span.horizon))
     return found
 
@@ -257,14 +256,14 @@ def estimate(config: RunConfig, cores: int) -> Prediction:
     processes = min(cores, os.cpu_count() or 1)
     # A process that was forked might hold locks of threads that it does not have.
     with ProcessPoolExecutor(processes, get_context("spawn")) if processes > 1 else ThreadPoolExecutor(1) as pool:
-        started = pool.submit(start_up)
+        started = [pool.submit(start_up, drawing) for drawing in (False, True)]
         cut = {name: pieces(config, name) for name in config.experiments}
-        tasks = _tasks(config, cut)
-        results = list(pool.map(measured, [list(task.values()) for task in tasks]))
-        starting, drawing = started.result()
+        work = tasks(config, cut)
+        results = list(pool.map(measured, [list(task.values()) for task in work]))
+        starting, drawing = (one.result() for one in started)
     seconds = {
         digest: pair
-        for task, pairs in zip(tasks, results, strict=True)
+        for task, pairs in zip(work, results, strict=True)
         for digest, pair in zip(task, pairs, strict=True)
     }
     parts = []
@@ -282,20 +281,20 @@ def estimate(config: RunConfig, cores: int) -> Prediction:
     return Prediction([*parts, drawn], cores, time.perf_counter() - begun, starting)
 
 
-def _tasks(config: RunConfig, cut: Mapping[str, Sequence[Piece]]) -> list[dict[str, tuple[Any, int, Window | None]]]:
+def tasks(config: RunConfig, cut: Mapping[str, Sequence[Piece]]) -> list[dict[str, tuple[Any, int, Window | None]]]:
     """What `measured` is called with, by the digests of the scenarios: those that share a pilot run go together."""
     from elastiqueue.jobs import read_windows
 
-    tasks: dict[str, dict[str, tuple[Any, int, Window | None]]] = {}
+    found: dict[str, dict[str, tuple[Any, int, Window | None]]] = {}
     for name, experiment in config.experiments.items():
         for piece in cut[name] if experiment.engine == "simulate" else []:
             pilots = Path("results") / config.run / "pilots" / name / f"{piece.chunk.name}.json"
             windows = read_windows(pilots) if pilots.exists() else [None] * len(piece.scenarios)
             for i in (i for line in piece.lines for i in chosen(line)):
                 scenario = piece.scenarios[i]
-                task = tasks.setdefault(smaller(scenario).digest(), {})
+                task = found.setdefault(smaller(scenario).digest(), {})
                 task[scenario.digest()] = (scenario, piece.chunk.replications, windows[i])
-    return list(tasks.values())
+    return list(found.values())
 
 
 def _times(piece: Piece, seconds: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
