@@ -75,13 +75,13 @@ def test_lines_are_what_differs_in_one_key_only() -> None:
 
 
 @pytest.mark.parametrize("length", range(1, 30))
-def test_about_a_third_of_a_line_is_measured_and_both_ends(length: int) -> None:
+def test_about_a_quarter_of_a_line_is_measured_and_both_ends(length: int) -> None:
     line = list(range(100, 100 + length))
     found = chosen(line)
     assert (found[0], found[-1]) == (line[0], line[-1])
     assert found == sorted(set(found))
-    assert all(later - earlier <= 3 for earlier, later in pairwise(found))
-    assert len(found) <= length / 3 + 2
+    assert all(later - earlier <= 4 for earlier, later in pairwise(found))
+    assert len(found) <= length / 4 + 2
 
 
 def test_powers_are_interpolated_exactly_and_nothing_stays_next_to_nothing() -> None:

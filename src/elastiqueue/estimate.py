@@ -6,7 +6,7 @@ c(scenario), CPU seconds per unit of simulated time, depends on the number of ev
 of the kernel, which both depend on everything in the scenario. It is measured by simulating the scenario: for whole
 replications where they are short, else for a share of what all of them take. The window T of a steady-state scenario is
 what its pilot run gave, if the run has it already; otherwise that of the same scenario with at most 300 servers, whose
-pilot is run here (the relaxation time hardly depends on N). Along the longest key of an experiment's grid every third
+pilot is run here (the relaxation time hardly depends on N). Along the longest key of an experiment's grid every fourth
 value is measured, and T c between two of them is interpolated on logarithmic scales. As many processes measure as the
 run has cores, since neighbours slow each other down.
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from elastiqueue.engines.simulation import Window
 
 SHARE, LEAST, MOST = 1 / 600, 0.001, 0.05  # a scenario is simulated for this share of its time, within these seconds
-ALL_OFF = 0.2  # seconds
-EVERY = 3  # values of the longest key from one that is measured to the next
+ALL_OFF = 0.4  # seconds
+EVERY = 4  # values of the longest key from one that is measured to the next
 LARGEST_PILOT = 300  # servers; with 100 the windows at load 0.9 come out a third too long
 COMPILED = 5.0  # CPU seconds above which the start of a job must have compiled kernels
 REFERENCE = Path("paper_figures/reference/machine.json")
@@ -209,7 +209,7 @@ def lines(settings: Sequence[Mapping[str, Any]], key: str | None) -> list[list[i
 
 
 def chosen(line: Sequence[int]) -> list[int]:
-    """About every third of them, evenly spread, and both ends."""
+    """About every fourth of them, evenly spread, and both ends."""
     steps = math.ceil((len(line) - 1) / EVERY)
     return [line[round(k * (len(line) - 1) / max(1, steps))] for k in range(steps + 1)]
 
@@ -283,13 +283,15 @@ def estimate(config: RunConfig, cores: int) -> Prediction:
 
 def tasks(config: RunConfig, cut: Mapping[str, Sequence[Piece]]) -> list[dict[str, tuple[Any, int, Window | None]]]:
     """What `measured` is called with, by the digests of the scenarios: those that share a pilot run go together."""
-    from elastiqueue.jobs import read_windows
-
     found: dict[str, dict[str, tuple[Any, int, Window | None]]] = {}
     for name, experiment in config.experiments.items():
         for piece in cut[name] if experiment.engine == "simulate" else []:
             pilots = Path("results") / config.run / "pilots" / name / f"{piece.chunk.name}.json"
-            windows = read_windows(pilots) if pilots.exists() else [None] * len(piece.scenarios)
+            windows: Sequence[Window | None] = [None] * len(piece.scenarios)
+            if pilots.exists():
+                from elastiqueue.jobs import read_windows
+
+                windows = read_windows(pilots)
             for i in (i for line in piece.lines for i in chosen(line)):
                 scenario = piece.scenarios[i]
                 task = found.setdefault(smaller(scenario).digest(), {})
