@@ -113,9 +113,10 @@ def cost(scenario: Any, horizon: float, replications: int) -> float:
         simulate(scenario, words, 0.0, length, grid)
         return time.thread_time() - begun
 
-    length, runs = min(horizon, max(1.0, 30.0 / (scenario.servers or 30))), 1  # something happens; classes have a count
-    seconds(length, 0)  # compiles, or loads
-    spent = seconds(length, 1)
+    shortest = min(horizon, max(1.0, 30.0 / (scenario.servers or 30)))  # something happens; a cluster may have classes
+    seconds(shortest, 0)  # compiles, or loads
+    spent = first = seconds(shortest, 1)
+    length, runs = shortest, 1
     while True:
         budget = min(MOST, max(LEAST, SHARE * replications * horizon * spent / (runs * length)))
         enough = ALL_OFF if all_off and length < horizon else budget
@@ -125,12 +126,16 @@ def cost(scenario: Any, horizon: float, replications: int) -> float:
             runs += 1
             spent += seconds(length, runs)
         else:
-            # The first stretch from the fixed point, without idle servers, is slower: a long run outweighs it.
             length = min(horizon, length * (2 if spent > enough / 4 else 4))
             spent = seconds(length, 1)
-    if all_off and length < horizon:
+    if length == horizon:
+        return spent / (runs * horizon)
+    if all_off:
         return cost(scenario.model_copy(update={"start": "fixed_point"}), horizon, replications)
-    return spent / (runs * length)
+    if length == shortest:
+        return spent / length
+    # The first stretch sets the system up and, from the fixed point, has no idle servers: a long run outweighs it.
+    return (first + max(0.0, spent - first) / (length - shortest) * (horizon - shortest)) / horizon
 
 
 def _grid(scenario: Any, length: float) -> Any:
