@@ -287,7 +287,10 @@ def estimate(config: RunConfig, cores: int) -> Prediction:
 
 
 def tasks(config: RunConfig, cut: Mapping[str, Sequence[Piece]]) -> list[dict[str, tuple[Any, int, Window | None]]]:
-    """What `measured` is called with, by the digests of the scenarios: those that share a pilot run go together."""
+    """What `measured` is called with, by the digests of the scenarios: those that share a pilot run go together.
+
+    In an order as good as random, so that a machine whose speed varies meanwhile is as slow for every experiment.
+    """
     found: dict[str, dict[str, tuple[Any, int, Window | None]]] = {}
     for name, experiment in config.experiments.items():
         for piece in cut[name] if experiment.engine == "simulate" else []:
@@ -301,7 +304,7 @@ def tasks(config: RunConfig, cut: Mapping[str, Sequence[Piece]]) -> list[dict[st
                 scenario = piece.scenarios[i]
                 task = found.setdefault(smaller(scenario).digest(), {})
                 task[scenario.digest()] = (scenario, piece.chunk.replications, windows[i])
-    return list(found.values())
+    return [task for _, task in sorted(found.items())]
 
 
 def _times(piece: Piece, seconds: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
