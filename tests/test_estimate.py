@@ -6,6 +6,7 @@ import json
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +64,20 @@ def test_cost_of_a_cluster_with_classes_of_servers() -> None:
         "arrivals": {"law": "poisson", "mean": [0.1, 0.1]}, "slots": 100, "warm_up": 0,
     }  # fmt: skip
     assert 0 < cost(scenario_from(values), 100.0, 2) < 1e-3
+
+
+@pytest.mark.parametrize("set_up", [0.0, 0.004, 0.02])
+def test_what_sets_a_system_up_is_counted_once_per_replication(set_up: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulator that takes set_up and 5 microseconds per unit of time: a replication takes set_up and 0.5 s."""
+
+    def simulate(scenario: Any, words: Any, warm_up: float, horizon: float, grid: Any) -> None:
+        end = time.thread_time() + set_up + 5e-6 * horizon
+        while time.thread_time() < end:
+            pass
+
+    monkeypatch.setattr("elastiqueue.models.registry.model_of", lambda scenario: SimpleNamespace(simulate=simulate))
+    replication = 1e5 * cost(scenario_from({**BASE, "servers": 100}), 1e5, 100)
+    assert replication == pytest.approx(set_up + 0.5, rel=0.3)
 
 
 def test_lines_are_what_differs_in_one_key_only() -> None:

@@ -97,9 +97,9 @@ def makespan(jobs: Sequence[float], cores: int) -> float:
 def cost(scenario: Any, horizon: float, replications: int) -> float:
     """CPU seconds per unit of simulated time (slot) of that many replications up to the horizon.
 
-    A stretch is simulated that takes SHARE of what they all take, or several replications. What follows a start with
-    all servers off is far slower than the rest: there the stretch may take ALL_OFF, and where a replication takes
-    longer the rest is measured.
+    What is simulated takes about SHARE of what they all take: a stretch, or some whole replications. What follows a
+    start with all servers off is far slower than the rest: there the stretch may take ALL_OFF, and where a replication
+    takes longer the rest is measured.
     """
     from elastiqueue.models.registry import model_of
     from elastiqueue.seeding import stream
@@ -120,7 +120,7 @@ def cost(scenario: Any, horizon: float, replications: int) -> float:
     while True:
         budget = min(MOST, max(LEAST, SHARE * replications * horizon * spent / (runs * length)))
         enough = ALL_OFF if all_off and length < horizon else budget
-        if spent >= enough:
+        if spent >= enough and (length > shortest or length == horizon):
             break
         if length == horizon:
             runs += 1
@@ -132,8 +132,6 @@ def cost(scenario: Any, horizon: float, replications: int) -> float:
         return spent / (runs * horizon)
     if all_off:
         return cost(scenario.model_copy(update={"start": "fixed_point"}), horizon, replications)
-    if length == shortest:
-        return spent / length
     # The first stretch sets the system up and, from the fixed point, has no idle servers: a long run outweighs it.
     return (first + max(0.0, spent - first) / (length - shortest) * (horizon - shortest)) / horizon
 
