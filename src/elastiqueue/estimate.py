@@ -41,7 +41,7 @@ from elastiqueue.seeding import canonical_json
 if TYPE_CHECKING:
     from elastiqueue.engines.simulation import Window
 
-SHARE, LEAST, MOST = 1 / 600, 0.001, 0.05  # a scenario is simulated for this share of its time, within these seconds
+SHARE, LEAST, MOST = 1 / 400, 0.003, 0.05  # a scenario is simulated for this share of its time, within these seconds
 ALL_OFF = 0.4  # seconds
 EVERY = 4  # values of the longest key from one that is measured to the next
 LARGEST_PILOT = 300  # servers; with 100 the windows at load 0.9 come out a third too long
@@ -115,8 +115,8 @@ def cost(scenario: Any, horizon: float, replications: int) -> float:
 
     shortest = min(horizon, max(1.0, 30.0 / (scenario.servers or 30)))  # something happens; a cluster may have classes
     seconds(shortest, 0)  # compiles, or loads
-    spent = first = seconds(shortest, 1)
-    length, runs = shortest, 1
+    length, runs, before = shortest, 1, (0.0, 0.0)
+    spent = seconds(length, 1)
     while True:
         budget = min(MOST, max(LEAST, SHARE * replications * horizon * spent / (runs * length)))
         enough = ALL_OFF if all_off and length < horizon else budget
@@ -126,14 +126,16 @@ def cost(scenario: Any, horizon: float, replications: int) -> float:
             runs += 1
             spent += seconds(length, runs)
         else:
+            before = (length, spent)
             length = min(horizon, length * (2 if spent > enough / 4 else 4))
             spent = seconds(length, 1)
     if length == horizon:
         return spent / (runs * horizon)
     if all_off:
         return cost(scenario.model_copy(update={"start": "fixed_point"}), horizon, replications)
-    # The first stretch sets the system up and, from the fixed point, has no idle servers: a long run outweighs it.
-    return (first + max(0.0, spent - first) / (length - shortest) * (horizon - shortest)) / horizon
+    # What sets the system up, and the first stretch from the fixed point, without idle servers, is slower than the rest.
+    rest = max(0.0, spent - before[1]) / (length - before[0])
+    return (spent + rest * (horizon - length)) / horizon
 
 
 def _grid(scenario: Any, length: float) -> Any:
