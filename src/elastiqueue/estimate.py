@@ -133,7 +133,7 @@ def cost(scenario: Any, horizon: float, replications: int) -> float:
         return spent / (runs * horizon)
     if all_off:
         return cost(scenario.model_copy(update={"start": "fixed_point"}), horizon, replications)
-    # What sets the system up, and the first stretch from the fixed point, without idle servers, is slower than the rest.
+    # The set-up, and the first stretch from the fixed point, without idle servers, are slower than the rest.
     rest = max(0.0, spent - before[1]) / (length - before[0])
     return (spent + rest * (horizon - length)) / horizon
 
@@ -214,9 +214,10 @@ def lines(settings: Sequence[Mapping[str, Any]], key: str | None) -> list[list[i
 
 
 def chosen(line: Sequence[int]) -> list[int]:
-    """About every fourth of them, evenly spread, and both ends."""
-    steps = math.ceil((len(line) - 1) / EVERY)
-    return [line[round(k * (len(line) - 1) / max(1, steps))] for k in range(steps + 1)]
+    """About every fourth of them, evenly spread, at least three where there are three, and both ends."""
+    last = len(line) - 1
+    steps = min(last, max(2, math.ceil(last / EVERY)))
+    return [line[round(k * last / max(1, steps))] for k in range(steps + 1)]
 
 
 def interpolated(at: Sequence[float], known_at: Sequence[float], known: Sequence[float]) -> list[float]:
