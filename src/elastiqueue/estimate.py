@@ -41,7 +41,7 @@ from elastiqueue.seeding import canonical_json
 if TYPE_CHECKING:
     from elastiqueue.engines.simulation import Window
 
-SHARE, LEAST, MOST = 1 / 400, 0.003, 0.05  # a scenario is simulated for this share of its time, within these seconds
+SHARE, LEAST, MOST = 1 / 600, 0.002, 0.05  # a scenario is simulated for this share of its time, within these seconds
 ALL_OFF = 0.4  # seconds
 EVERY = 4  # values of the longest key from one that is measured to the next
 LARGEST_PILOT = 300  # servers; with 100 the windows at load 0.9 come out a third too long
