@@ -53,7 +53,7 @@ def test_a_prediction_adds_up() -> None:
 
 def test_cost_grows_with_the_number_of_servers() -> None:
     """Ten times the servers are ten times the events; each is at most twice as cheap (larger blocks)."""
-    small, large = (cost(scenario_from({**BASE, "servers": n}), 250.0, 10000) for n in (1000, 10000))
+    small, large = (cost(scenario_from({**BASE, "servers": n}), 250.0, 10000, 0.01) for n in (1000, 10000))
     assert 3 < large / small < 20
 
 
@@ -63,7 +63,7 @@ def test_cost_of_a_cluster_with_classes_of_servers() -> None:
         "classes": [{"count": 2, "resources": [4]}, {"count": 1, "resources": [2]}],
         "arrivals": {"law": "poisson", "mean": [0.1, 0.1]}, "slots": 100, "warm_up": 0,
     }  # fmt: skip
-    assert 0 < cost(scenario_from(values), 100.0, 2) < 1e-3
+    assert 0 < cost(scenario_from(values), 100.0, 2, 0.002) < 1e-3
 
 
 @pytest.mark.parametrize("set_up", [0.0, 0.004, 0.02])
@@ -76,7 +76,7 @@ def test_what_sets_a_system_up_is_counted_once_per_replication(set_up: float, mo
             pass
 
     monkeypatch.setattr("elastiqueue.models.registry.model_of", lambda scenario: SimpleNamespace(simulate=simulate))
-    replication = 1e5 * cost(scenario_from({**BASE, "servers": 100}), 1e5, 100)
+    replication = 1e5 * cost(scenario_from({**BASE, "servers": 100}), 1e5, 100, 0.002)
     assert replication == pytest.approx(set_up + 0.5, rel=0.3)
 
 
@@ -116,9 +116,9 @@ def test_what_is_not_measured_is_between_its_neighbours(monkeypatch: pytest.Monk
     }  # fmt: skip
     called = []
 
-    def cost(scenario: Any, horizon: float, replications: int) -> float:
+    def cost(scenario: Any, horizon: float, replications: int, least: float) -> float:
         called.append(scenario.servers)
-        assert (horizon, replications) == (100.0, 4)
+        assert (horizon, replications, least) == (100.0, 4, 0.05)
         return float(scenario.servers) ** 0.5
 
     monkeypatch.setattr("elastiqueue.estimate.start_up", lambda drawing: 0.0)
@@ -138,9 +138,9 @@ def test_large_systems_share_the_pilot_run_of_a_smaller_one(monkeypatch: pytest.
         return Window(10.0, 20.0, 1.0, 40.0)
 
     monkeypatch.setattr("elastiqueue.engines.simulation.window", window)
-    monkeypatch.setattr("elastiqueue.estimate.cost", lambda scenario, horizon, replications: scenario.servers * horizon)
+    monkeypatch.setattr("elastiqueue.estimate.cost", lambda scenario, horizon, *_: scenario.servers * horizon)
     known = Window(1.0, 2.0, 1.0, 3.0)
-    found = measured([(steady[1], 5, None), (steady[2], 5, None), (steady[0], 5, known)])
+    found = measured([(steady[1], 5, None), (steady[2], 5, None), (steady[0], 5, known)], 0.002)
     assert piloted == [300]
     assert found == [(40 * 20000, 20 * 20000), (40 * 200000, 20 * 200000), (3 * 200, 2 * 200)]
 
@@ -236,7 +236,7 @@ def test_cost_is_that_of_a_replication() -> None:
     begun = time.process_time()
     simulate(scenario, 0, 40)
     spent = time.process_time() - begun
-    assert 0.5 < 40 * 250 * cost(scenario, 250.0, 40) / spent < 2
+    assert 0.5 < 40 * 250 * cost(scenario, 250.0, 40, 0.05) / spent < 2
 
 
 def test_what_is_computed_without_chance_is_taken_from_the_reference_and_scaled(
@@ -252,7 +252,7 @@ def test_what_is_computed_without_chance_is_taken_from_the_reference_and_scaled(
     }  # fmt: skip
     config = load(values)
     monkeypatch.setattr("elastiqueue.estimate.start_up", lambda drawing: 1.0 + drawing)
-    monkeypatch.setattr("elastiqueue.estimate.cost", lambda scenario, horizon, replications: 0.05)
+    monkeypatch.setattr("elastiqueue.estimate.cost", lambda scenario, horizon, *_: 0.05)
     reference = tmp_path / "machine.json"
     monkeypatch.setattr("elastiqueue.estimate.REFERENCE", reference)
     digests = {

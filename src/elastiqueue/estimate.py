@@ -31,6 +31,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,8 @@ from elastiqueue.seeding import canonical_json
 if TYPE_CHECKING:
     from elastiqueue.engines.simulation import Window
 
-SHARE, LEAST, MOST = 1 / 600, 0.002, 0.05  # a scenario is simulated for this share of its time, within these seconds
+SHARE, MOST = 1 / 600, 0.05  # a scenario is simulated for this share of its time, at most for these seconds
+LEAST = 0.7  # seconds of simulation that all scenarios share evenly, whatever the time of each
 ALL_OFF = 0.4  # seconds
 EVERY = 4  # values of the longest key from one that is measured to the next
 LARGEST_PILOT = 300  # servers; with 100 the windows at load 0.9 come out a third too long
@@ -94,12 +96,12 @@ def makespan(jobs: Sequence[float], cores: int) -> float:
     return max(ends)
 
 
-def cost(scenario: Any, horizon: float, replications: int) -> float:
+def cost(scenario: Any, horizon: float, replications: int, least: float) -> float:
     """CPU seconds per unit of simulated time (slot) of that many replications up to the horizon.
 
-    What is simulated takes about SHARE of what they all take: a stretch, or some whole replications. What follows a
-    start with all servers off is far slower than the rest: there the stretch may take ALL_OFF, and where a replication
-    takes longer the rest is measured.
+    What is simulated takes about SHARE of what they all take, from `least` to MOST seconds: a stretch, or some whole
+    replications. What follows a start with all servers off is far slower than the rest: there the stretch may take
+    ALL_OFF, and where a replication takes longer the rest is measured.
     """
     from elastiqueue.models.registry import model_of
     from elastiqueue.seeding import stream
@@ -118,7 +120,7 @@ def cost(scenario: Any, horizon: float, replications: int) -> float:
     length, runs, before = shortest, 1, (0.0, 0.0)
     spent = seconds(length, 1)
     while True:
-        budget = min(MOST, max(LEAST, SHARE * replications * horizon * spent / (runs * length)))
+        budget = min(MOST, max(least, SHARE * replications * horizon * spent / (runs * length)))
         enough = ALL_OFF if all_off and length < horizon else budget
         if spent >= enough and (length > shortest or length == horizon):
             break
@@ -132,7 +134,7 @@ def cost(scenario: Any, horizon: float, replications: int) -> float:
     if length == horizon:
         return spent / (runs * horizon)
     if all_off:
-        return cost(scenario.model_copy(update={"start": "fixed_point"}), horizon, replications)
+        return cost(scenario.model_copy(update={"start": "fixed_point"}), horizon, replications, least)
     # The set-up, and the first stretch from the fixed point, without idle servers, are slower than the rest.
     rest = max(0.0, spent - before[1]) / (length - before[0])
     return (spent + rest * (horizon - length)) / horizon
@@ -175,7 +177,7 @@ def smaller(scenario: Any) -> Any:
     return scenario
 
 
-def measured(scenarios: Sequence[tuple[Any, int, Window | None]]) -> list[tuple[float, float]]:
+def measured(scenarios: Sequence[tuple[Any, int, Window | None]], least: float) -> list[tuple[float, float]]:
     """CPU seconds of each scenario's pilot run and of one replication.
 
     A scenario comes with its number of replications, and its window; those without one share that of a smaller system.
@@ -186,7 +188,7 @@ def measured(scenarios: Sequence[tuple[Any, int, Window | None]]) -> list[tuple[
     for scenario, replications, span in scenarios:
         if span is None:
             span = shared = shared or window(smaller(scenario))
-        each = cost(scenario, span.horizon, replications)
+        each = cost(scenario, span.horizon, replications, least)
         found.append((each * span.pilot, each * span.horizon))
     return found
 
@@ -265,7 +267,8 @@ def estimate(config: RunConfig, cores: int) -> Prediction:
         started = [pool.submit(start_up, drawing) for drawing in (False, True)]
         cut = {name: pieces(config, name) for name in config.experiments}
         work = tasks(config, cut)
-        results = list(pool.map(measured, [list(task.values()) for task in work]))
+        least = min(MOST, LEAST / max(1, sum(map(len, work))))
+        results = list(pool.map(partial(measured, least=least), [list(task.values()) for task in work]))
         starting, drawing = (one.result() for one in started)
     seconds = {
         digest: pair
