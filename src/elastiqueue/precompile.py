@@ -8,6 +8,10 @@ package too, which each of a hundred short jobs would else make anew where PYTHO
 from __future__ import annotations
 
 import compileall
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 from elastiqueue.config import ServiceScenario, scenario_from
@@ -21,30 +25,36 @@ SERVICE: dict[str, Any] = {"servers": 3, "arrival_rate": 0.4, "standby_rate": 1.
 VARYING = {"mean": 0.3, "amplitude": 0.1, "period": 5.0}
 MACHINES = [[15, 8, 1690], [17.1, 6.5, 420], [7, 20, 1690]]
 SLOTTED: dict[str, Any] = {"slots": 10, "warm_up": 5, "replications": 2}
-SCENARIOS: list[dict[str, Any]] = [
+# What one process compiles; the longest first. Those of a group share kernels.
+GROUPS: list[list[dict[str, Any]]] = [
     *(
-        {**SERVICE, "model": model, "horizon": 2.0, "replications": 2, "arrival_rate": rate, "service": service}
-        for model in ("tabs", "delayed_off")
-        for rate in (0.4, VARYING)
-        for service in ("exponential", {"hyperexponential": 4}, {"erlang": 4})
-    ),
-    *(
-        {**SLOTTED, "model": "cluster", **servers, "job_types": MACHINES,
-         "arrivals": {"law": "poisson", "mean": [10000, 0.1, 0.1]}}  # soon too many for rows of 16 bits
+        [{**SLOTTED, "model": "cluster", **servers, "job_types": MACHINES,
+          "arrivals": {"law": "poisson", "mean": [10000, 0.1, 0.1]}}]  # soon too many for rows of 16 bits
         for servers in (
             {"servers": 2, "resources": [30, 30, 4000]},
             {"classes": [{"count": 1, "resources": [60, 60, 8000]}, {"count": 1, "resources": [20, 20, 2000]}]},
         )
     ),
-    {**SLOTTED, "model": "single_type", "servers": 2, "arrivals": {"law": "poisson", "mean": 0.5}},
+    *(
+        [
+            {**SERVICE, "model": model, "horizon": 2.0, "replications": 2, "arrival_rate": rate, "service": service}
+            for rate in (0.4, VARYING)
+        ]
+        for model in ("tabs", "delayed_off")
+        for service in ("exponential", {"erlang": 4})
+    ),
+    [{**SLOTTED, "model": "single_type", "servers": 2, "arrivals": {"law": "poisson", "mean": 0.5}}],
 ]  # fmt: skip
 
 
-def main() -> None:
-    """Run each engine for a moment on each kind of model."""
-    compileall.compile_dir(PACKAGE, quiet=1)
-    for values in SCENARIOS:
+def simulators(group: Sequence[dict[str, Any]]) -> None:
+    """Simulate each scenario for a moment."""
+    for values in group:
         simulate(scenario_from(values), 0, 1)
+
+
+def others() -> None:
+    """Run the other engines for a moment."""
     steady = {**SERVICE, "model": "tabs", "horizon": "auto", "warm_up": "auto"}
     window(ServiceScenario.model_validate(steady))
     exact(ServiceScenario.model_validate(steady))
@@ -54,6 +64,14 @@ def main() -> None:
             for start in ("fixed_point", "all_idle_on"):
                 fluid_path(ServiceScenario.model_validate({**values, "start": start}))
     simulated_drift(3, 0.5, 1.0, 1.0, 1, max_events=1000, min_events=100)
+
+
+def main() -> None:
+    """Compile in as many processes as there are cores, at most one per task."""
+    compileall.compile_dir(PACKAGE, quiet=1)
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(GROUPS) + 1), get_context("spawn")) as pool:
+        for done in [pool.submit(others), *(pool.submit(simulators, group) for group in GROUPS)]:
+            done.result()
 
 
 if __name__ == "__main__":
