@@ -51,12 +51,6 @@ def test_a_prediction_adds_up() -> None:
     assert found.wall > 5
 
 
-def test_cost_grows_with_the_number_of_servers() -> None:
-    """Ten times the servers are ten times the events; each is at most twice as cheap (larger blocks)."""
-    small, large = (cost(scenario_from({**BASE, "servers": n}), 250.0, 10000, 0.01) for n in (1000, 10000))
-    assert 3 < large / small < 20
-
-
 def test_cost_of_a_cluster_with_classes_of_servers() -> None:
     values = {
         "model": "cluster", "job_types": [[1], [2]],
