@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -19,7 +20,7 @@ from elastiqueue.exact_tables import exact, least_states
 from elastiqueue.experiments import chunks, load, schema_text, specified_points
 from elastiqueue.fluid_tables import fluid_path
 from elastiqueue.models.registry import model_of
-from elastiqueue.scenarios.metrics import METRICS, pattern
+from elastiqueue.scenarios.metrics import METRICS, has_metric
 from elastiqueue.stability_report import report
 
 GOOD = {
@@ -30,6 +31,10 @@ RUN = {
     "run": "r", "output": "o", "seed": 1, "replications": 4, "experiments": {"a": {"scenario": GOOD}}, "figures": {}
 }  # fmt: skip
 
+MACHINES = {
+    "model": "cluster", "servers": 2, "resources": [4], "job_types": [[1], [2]], "slots": 10, "warm_up": 5,
+    "arrivals": {"law": "poisson", "mean": [1, 1]},
+}  # fmt: skip
 BAD = [
     ({"arrival_rate": 1.0, "buffer": None}, "arrival_rate", "1"),
     ({"arrival_rate": 1.3, "model": "delayed_off"}, "arrival_rate", "1.3"),
@@ -431,4 +436,44 @@ def test_the_names_of_metrics_are_those_of_the_models(model):
         "single_type": slotted,
     }.get(model, {**GOOD, "buffer": 3 if model in ("tabs", "jiq") else None})
     scenario = scenario_from({**values, "model": model})
-    assert {pattern(name) for name in model_of(scenario).metrics(scenario)} == set(METRICS[model])
+    names = list(model_of(scenario).metrics(scenario))
+    assert {re.sub(r"\[\d+\]", "[i]", name) for name in names} == set(METRICS[model])
+    assert all(has_metric(scenario, name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({}, "queue_tail[4]"),
+        ({}, "queue_tail[i]"),
+        ({}, "queue_tail[0]"),
+        ({}, "queue_tail"),
+        ({}, "busy[1]"),
+        ({}, "sup_distance"),
+        ({"buffer": None}, "queue_tail[21]"),
+        ({"model": "delayed_off", "buffer": None}, "queue_tail[1]"),
+        ({"model": "delayed_off", "buffer": None, "record_every": 1}, "sup_distance"),
+        (MACHINES, "backlog_by_type[3]"),
+        ({**MACHINES, "level": "workload"}, "mean_response"),
+    ],
+)
+def test_a_metric_that_a_scenario_does_not_have_is_not_taken_for_one(change, name):
+    values = change if "slots" in change else {**GOOD, **change}
+    scenario = scenario_from(values)
+    assert not has_metric(scenario, name)
+    assert name not in model_of(scenario).metrics(scenario)
+    run = {**RUN, "experiments": {"a": {"scenario": values, "metrics": ["growth" if "slots" in change else "power"]}}}
+    load(run)
+    run["experiments"]["a"]["metrics"].append(name)
+    with pytest.raises(ConfigError) as caught:
+        load(run)
+    assert f"experiments.a: metrics = {name}: must be one" in str(caught.value)
+
+
+def test_names_with_an_index_and_of_recorded_paths_are_taken():
+    assert has_metric(scenario_from(GOOD), "queue_tail[3]")
+    assert has_metric(scenario_from({**GOOD, "buffer": None}), "queue_tail[20]")
+    assert has_metric(scenario_from({**GOOD, "record_every": 1}), "sup_distance")
+    assert has_metric(scenario_from(MACHINES), "backlog_by_type[2]")
+    given = {key: value for key, value in MACHINES.items() if key not in ("resources", "job_types")}
+    assert scenario_from({**given, "configurations": [[1, 0], [0, 2]]}).types == 2

@@ -28,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options) or 0)
     except BrokenPipeError:
         return 1
+    except KeyboardInterrupt:
+        print("elastiqueue: interrupted", file=sys.stderr)
+        return 130
     except (ValueError, OSError) as error:
         text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
         print(f"elastiqueue: {printable(text)}", file=sys.stderr)

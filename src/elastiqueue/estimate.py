@@ -22,8 +22,8 @@ import argparse
 import heapq
 import json
 import math
-import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elastiqueue.experiments import Chunk, RunConfig, blocks, chunks, load, scenarios_digest, specified_points
+from elastiqueue.provenance import usable_cores
 from elastiqueue.seeding import canonical_json
 
 if TYPE_CHECKING:
@@ -233,6 +234,11 @@ def interpolated(at: Sequence[float], known_at: Sequence[float], known: Sequence
 # ---- The whole -------------------------------------------------------------------------------------------------------
 
 
+def ignore_interrupts() -> None:
+    """In a process that measures: Ctrl-C is for the one that waits."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @dataclass(frozen=True)
 class Piece:
     """A chunk, its scenarios, and along which lines they lie."""
@@ -261,9 +267,13 @@ def estimate(config: RunConfig, cores: int) -> Prediction:
     Compiling the kernels, once per machine, is not in it.
     """
     begun = time.perf_counter()
-    processes = min(cores, os.cpu_count() or 1)
+    processes = min(cores, usable_cores())
     # A process that was forked might hold locks of threads that it does not have.
-    with ProcessPoolExecutor(processes, get_context("spawn")) if processes > 1 else ThreadPoolExecutor(1) as pool:
+    with (
+        ProcessPoolExecutor(processes, get_context("spawn"), ignore_interrupts)
+        if processes > 1
+        else ThreadPoolExecutor(1) as pool
+    ):
         started = [pool.submit(start_up, drawing) for drawing in (False, True)]
         cut = {name: pieces(config, name) for name in config.experiments}
         work = tasks(config, cut)
@@ -352,7 +362,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     text = "predict how long the workflow takes on this machine"
     one = commands.add_parser("estimate", help=text, description=text)
     one.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="set on top of config/config.yaml")
-    one.add_argument("--cores", type=int, default=os.cpu_count() or 1, metavar="N", help="default: all of them")
+    one.add_argument("--cores", type=int, default=usable_cores(), metavar="N", help="default: all of them")
     one.add_argument("--json", metavar="FILE", help="write the prediction as JSON")
     one.set_defaults(command=command)
 
@@ -388,7 +398,10 @@ def command(options: argparse.Namespace) -> None:
         jobs = len(part.pilots) + len(part.blocks) + len(part.others)
         print(f"{part.experiment:<28}{jobs:>6}{part.cpu:>14.0f}")
     print(f"{'all':<28}{len(found.jobs):>6}{found.cpu:>14.0f}")
-    print(f"wall time on {found.cores} cores ({cpu_model()}): {found.wall / 60:.1f} minutes", end="")
+    print(
+        f"wall time on {found.cores} core{'s' * (found.cores > 1)} ({cpu_model()}): {found.wall / 60:.1f} minutes",
+        end="",
+    )
     print(f"; calibration took {found.calibration:.0f} s")
     if options.json is not None:
         write_json(

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from elastiqueue.config import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.models.registry import module_name
-from elastiqueue.scenarios.metrics import METRICS, SUP_DISTANCE, pattern
+from elastiqueue.scenarios.metrics import METRICS, has_metric
 from elastiqueue.scenarios.service import SERVICE_MODELS, ServiceScenario
 from elastiqueue.seeding import canonical_json, digest
 from elastiqueue.sources import PACKAGE, source_digest
@@ -134,19 +134,19 @@ def load(values: Mapping[str, Any]) -> RunConfig:
             for key in experiment.split_by:
                 if key not in keys:
                     raise ConfigError(f"split_by = {key}: must be a key of its cases or grid")
-            metrics = {SUP_DISTANCE} if experiment.engine == "simulate" else set()
-            for point in points(config, experiment):
+            found = points(config, experiment)
+            for point in found:
                 fitting = ENGINE_MODELS.get(experiment.engine, (point.scenario.model,))
                 if point.scenario.model not in fitting:
                     raise ConfigError(f"engine = {experiment.engine}: needs a model of {', '.join(fitting)}")
                 if experiment.engine == "simulate" and isinstance(point.scenario, ServiceScenario):
                     point.scenario.check_events()
-                metrics.update(METRICS[point.scenario.model])
                 if point.scenario.precision is not None:
                     raise ConfigError("precision: is for `elastiqueue simulate`; an experiment sets replications")
             for metric in experiment.metrics or () if experiment.engine in ("simulate", "exact") else ():
-                if pattern(metric) not in metrics:
-                    raise ConfigError(f"metrics = {metric}: must be one of {', '.join(sorted(metrics))}")
+                if not any(has_metric(point.scenario, metric) for point in found):
+                    known = ", ".join(sorted({name for point in found for name in METRICS[point.scenario.model]}))
+                    raise ConfigError(f"metrics = {metric}: must be one that a scenario of it has; there are {known}")
         except ConfigError as error:
             raise ConfigError(f"experiments.{name}: {error}") from None
     drawn = drawings()

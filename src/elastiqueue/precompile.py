@@ -8,7 +8,6 @@ package too, which each of a hundred short jobs would else make anew where PYTHO
 from __future__ import annotations
 
 import compileall
-import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -18,6 +17,7 @@ from elastiqueue.config import ServiceScenario, scenario_from
 from elastiqueue.engines.simulation import simulate, window
 from elastiqueue.exact_tables import exact
 from elastiqueue.fluid_tables import fluid_path
+from elastiqueue.provenance import usable_cores
 from elastiqueue.sources import PACKAGE
 from elastiqueue.theory.stability import simulated_drift
 
@@ -69,9 +69,11 @@ def others() -> None:
 def main() -> None:
     """Compile in as many processes as there are cores, at most one per task."""
     compileall.compile_dir(PACKAGE, quiet=1)
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(GROUPS) + 1), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(min(usable_cores(), len(GROUPS) + 1), get_context("spawn")) as pool:
         for done in [pool.submit(others), *(pool.submit(simulators, group) for group in GROUPS)]:
             done.result()
+    for group in GROUPS:  # loads them, and compiles again what is lost where two processes wrote at the same moment
+        simulators(group)
 
 
 if __name__ == "__main__":

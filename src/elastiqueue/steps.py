@@ -88,7 +88,8 @@ def _check_metrics(options: argparse.Namespace, found: set[str]) -> None:
     for name in options.metrics:
         if name not in found:
             experiment = Path(options.output).stem
-            raise ConfigError(f"experiments.{experiment}.metrics = {name}: must be one of {', '.join(sorted(found))}")
+            known = f"one of {', '.join(sorted(found))}" if found else "a metric of one of its models"
+            raise ConfigError(f"experiments.{experiment}.metrics = {name}: must be {known}")
 
 
 def _compute(options: argparse.Namespace) -> None:

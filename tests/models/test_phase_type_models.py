@@ -302,6 +302,22 @@ def test_an_unlimited_buffer_is_a_very_long_one():
             assert all(first[name] == second[name] for name in first if name in second)
 
 
+@pytest.mark.parametrize("service", ["exponential", {"hyperexponential": 4}], ids=str)
+def test_a_block_that_could_hold_more_events_than_a_number_can_count_ends_well(service):
+    """10^8 servers turn off at once, and 10^19 events would fit into the time that is left: all is off from then on."""
+    values = {
+        "model": "tabs", "servers": 10**8, "arrival_rate": 0, "standby_rate": 1000, "setup_rate": 1,
+        "start": "all_idle_on", "horizon": 9.9e7, "service": service,
+    }  # fmt: skip
+    scenario = scenario_from(values)
+    module = model_of(scenario)
+    run = module.simulate(scenario, stream(1, "ab", 0), 0.0, 9.9e7, np.empty(0))
+    total = dict(zip(module.columns(scenario), run.totals, strict=True))
+    # each server is idle-on for an exponential time of mean 1/1000
+    assert total["idle_on"] == pytest.approx(1e5, abs=5 * 1e-3 * math.sqrt(1e8))
+    assert total["idle_off"] == pytest.approx(9.9e7 * 1e8, rel=1e-9)
+
+
 GENERAL = {
     "initial": [0.5, 0.3, 0.2], "rates": [2, 1.5, 4],
     "routing": [[0, 0.25, 0.25], [0.25, 0, 0.25], [0.25, 0.25, 0]],

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from elastiqueue.engines.rng import TICKS, TO_UNIT, beta, binomial, exponential, gamma, ones, step, ticks, uniform
 from elastiqueue.engines.thinning import rate_at
 from elastiqueue.models.base import Chain, Ratio, Replication, State, Transition, stops
-from elastiqueue.scenarios.service import ServiceScenario
+from elastiqueue.scenarios.service import TAIL, ServiceScenario
 
 # Positions in the vector of counts; the names are the columns.
 # Shortened: departures that leave tasks behind. Found: tasks met at their server by those that wait.
@@ -57,7 +57,6 @@ COUNTS = (
 # Positions in the vector of integrals, after which Q_1, Q_2, ... follow.
 IDLE_ON, IDLE_OFF, SETUP = range(3)
 INTEGRALS = ("idle_on", "idle_off", "setup")
-TAIL = 20  # rows of the queue tail that are reported where the buffer is unlimited
 TOP = 3  # position in the state `others`, behind U, D0, D1: the longest queue of the block
 MOST = 4096  # events of a block
 WORTH_IT, FROM, LEAST = 0.8, 16, 3  # `_leap`: share of coin flips, and idle-on servers at its start and throughout
@@ -477,7 +476,9 @@ def _advance_blocks(n, rate, mu, nu, buffer, start, end, queue, others, words, c
         leaps = others[IDLE_ON] >= FROM and 2 * coin > WORTH_IT * (bound + most * delta)
         if leaps:
             bound += most * delta
-        m = min(max(4 * wander * wander, 16), MOST, 32 + int(bound * (end - t)))  # no more than may be needed
+        m = min(
+            max(4 * wander * wander, 16), MOST, 32 + int(min(bound * (end - t), float(MOST)))
+        )  # no more than may be needed
         length = gamma(float(m), words) / bound
         until = t + length
         events, intervals = m, m

@@ -429,7 +429,7 @@ def _by_block(
     Time integrals are those of the state at the end of the block, less every change times the intervals before it.
     """
     bound = total + (room + 1) * delta
-    m = min(max(2 * room * room, 64), MOST, 32 + int(bound * (end - t)))  # no more than may be needed
+    m = min(max(2 * room * room, 64), MOST, 32 + int(min(bound * (end - t), float(MOST))))  # no more than may be needed
     length = gamma(float(m), words) / bound
     until = t + length
     events, intervals = m, m

@@ -196,6 +196,14 @@ class ClusterScenario(Slotted):
         """Number of servers."""
         return self.servers if self.servers is not None else sum(kind.count for kind in self.classes or [])
 
+    @property
+    def types(self) -> int:
+        """Number of job types."""
+        if self.job_types is not None:
+            return len(self.job_types)
+        kinds = self.classes if self.classes is not None else [self]
+        return max(len(kind.configurations[0]) for kind in kinds if kind.configurations)
+
     def describe(self) -> dict[str, Any]:
         """The scenario in scalar columns of a tidy table."""
         return {

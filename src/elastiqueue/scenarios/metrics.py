@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
+from elastiqueue.scenarios.service import TAIL, ServiceScenario
+from elastiqueue.tidy import SUP_DISTANCE
+
 _CENTRAL = (
     "mean_wait", "mean_wait_integral", "wait_probability", "loss_probability", "power", "wasted_power", "busy",
     "idle_on", "idle_off", "setup", "setups_per_task",
@@ -22,9 +26,22 @@ METRICS = {
     "cluster": (*_SLOTTED, "mean_response", "backlog_by_type[i]"),
     "single_type": (*_SLOTTED, "pooled_backlog", "excess_backlog", "unused_service"),
 }
-SUP_DISTANCE = "sup_distance"  # asked for as a metric: distance of recorded paths from the fluid path, in their place
 
 
-def pattern(name: str) -> str:
-    """The name as it stands in METRICS: with i for its index, if it has one."""
-    return re.sub(r"\[[1-9]\d*\]$", "[i]", name)
+def has_metric(scenario: ServiceScenario | ClusterScenario | SingleTypeScenario, name: str) -> bool:
+    """Whether a simulation of the scenario has a metric of that name."""
+    if name == SUP_DISTANCE:
+        return scenario.model in ("tabs", "jiq") and scenario.record_every is not None
+    if name == "mean_response":
+        return isinstance(scenario, ClusterScenario) and scenario.level == "job"
+    indexed = re.fullmatch(r"(\w+)\[([1-9][0-9]*)\]", name)
+    if indexed is None:
+        return name in METRICS[scenario.model] and not name.endswith("]")
+    return f"{indexed[1]}[i]" in METRICS[scenario.model] and int(indexed[2]) <= _indices(scenario)
+
+
+def _indices(scenario: ServiceScenario | ClusterScenario | SingleTypeScenario) -> int:
+    """The largest index: tasks of a server, or job types."""
+    if isinstance(scenario, ServiceScenario):
+        return TAIL if scenario.buffer is None else scenario.buffer
+    return scenario.types if isinstance(scenario, ClusterScenario) else 0

@@ -12,6 +12,7 @@ from elastiqueue.models.phase_type import PhaseType
 from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, Positive, Rate, Strict
 from elastiqueue.seeding import digest
 
+TAIL = 20  # rows of the queue tail that are reported where the buffer is unlimited
 SERVICE_MODELS = ("tabs", "jiq", "delayed_off", "setup", "always_on")
 DISTRIBUTED = ("tabs", "jiq")
 ALWAYS_ON = ("jiq", "always_on")
