@@ -477,3 +477,9 @@ def test_names_with_an_index_and_of_recorded_paths_are_taken():
     assert has_metric(scenario_from(MACHINES), "backlog_by_type[2]")
     given = {key: value for key, value in MACHINES.items() if key not in ("resources", "job_types")}
     assert scenario_from({**given, "configurations": [[1, 0], [0, 2]]}).types == 2
+
+
+def test_the_workflow_is_read_without_numpy():
+    """The Snakefile imports this, and every job on a cluster reads the Snakefile."""
+    code = "import sys, elastiqueue.experiments; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

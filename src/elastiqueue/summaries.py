@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from elastiqueue.models.base import Ratio
 from elastiqueue.results import read_arrays, text_digest
+from elastiqueue.scenarios import SUP_DISTANCE
 from elastiqueue.statistics import estimate, mean_estimate
-from elastiqueue.tidy import SUP_DISTANCE, VALUES, value_row
+from elastiqueue.tidy import VALUES, value_row
 
 PATH_PARTS = 7  # components of a recorded path that the summary keeps: u, d0, d1, tasks, then q_1, q_2, q_3
 

@@ -18,7 +18,6 @@ from elastiqueue.statistics import Estimate
 if TYPE_CHECKING:  # slow to import, and whoever only writes rows needs none of it
     import pandas as pd
 
-SUP_DISTANCE = "sup_distance"  # asked for as a metric: distance of recorded paths from the fluid path, in their place
 VALUES = ["metric", "time", "statistic", "mean", "se", "ci_low", "ci_high", "n"]
 
 

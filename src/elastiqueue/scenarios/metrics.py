@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from elastiqueue.scenarios import SUP_DISTANCE
 from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
 from elastiqueue.scenarios.service import TAIL, ServiceScenario
-from elastiqueue.tidy import SUP_DISTANCE
 
 _CENTRAL = (
     "mean_wait", "mean_wait_integral", "wait_probability", "loss_probability", "power", "wasted_power", "busy",
