@@ -16,7 +16,7 @@ test: .venv ## the test suite
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-all: .venv ## the test suite with the slow checks
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not cluster"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slurm"
 
 lint: .venv ## ruff, snakefmt, snakemake --lint, mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/snakefmt --check Snakefile workflow && $(BIN)/mypy
@@ -39,7 +39,7 @@ lock: ## renew requirements.lock from pyproject.toml (needs uv)
 
 .venv: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . && $(BIN)/python -m elastiqueue.precompile && touch .venv
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . && $(BIN)/python -m elastiqueue.workflow.precompile && touch .venv
 
 clean: ## remove results and figures, not the environment
 	rm -rf results paper_figures/data paper_figures/tables

@@ -18,14 +18,14 @@ from unittest.mock import patch
 import numpy as np
 from numba import njit
 
-from elastiqueue.config import scenario_from
-from elastiqueue.engines import fluid
-from elastiqueue.engines.rng import uniform
-from elastiqueue.models.cluster import Cluster
-from elastiqueue.models.phase_type import PhaseType
+from elastiqueue.models.cluster.simulator import Cluster
 from elastiqueue.models.registry import model_of
 from elastiqueue.models.slotted import parameters
-from elastiqueue.seeding import stream
+from elastiqueue.sampling.phase_type import PhaseType
+from elastiqueue.sampling.rng import uniform
+from elastiqueue.sampling.streams import stream
+from elastiqueue.scenarios.reading import scenario_from
+from elastiqueue.theory import fluid_limit as fluid
 
 SETTING = {"model": "tabs", "arrival_rate": 0.3, "standby_rate": 0.1, "setup_rate": 0.1, "buffer": 20, "horizon": 250}
 SERVERS = (100, 1_000, 10_000, 100_000)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from elastiqueue.cli import main
+from elastiqueue.cli.main import main
 
 PAGES = ["README.md", "ARTIFACT.md", "CONTRIBUTING.md", "DEVIATIONS.md", "config/README.md", "paper_figures/README.md"]
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from elastiqueue.cli import main
+from elastiqueue.cli.main import main
 
 sys.exit(main())

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
-# It maps names to modules and computes nothing: a new model must not make the results of the others stale.
-WITHOUT_EFFECT = frozenset({"elastiqueue.models.registry"})
+# They map names to modules and compute nothing: a new model must not make the results of the others stale.
+WITHOUT_EFFECT = frozenset({"elastiqueue.models.registry", "elastiqueue.engines.registry"})
 
 
 def _file_of(module: str) -> Path | None:

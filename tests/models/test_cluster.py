@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, eye
 from scipy.sparse.linalg import spsolve
 
-from elastiqueue.engines.discrete import (
+from elastiqueue.models.cluster.simulator import (
+    Cluster,
+    ClusterParameters,
+    Reference,
+    columns,
+    identical,
+    metrics,
+    simulate,
+)
+from elastiqueue.sampling.discrete import (
     FiniteLaw,
     batch_bernoulli,
     binomial_law,
@@ -21,7 +30,6 @@ from elastiqueue.engines.discrete import (
     poisson_law,
     uniform_mixture,
 )
-from elastiqueue.models.cluster import Cluster, ClusterParameters, Reference, columns, identical, metrics, simulate
 
 INFOCOM = ((2, 0, 0), (1, 0, 1), (0, 1, 1))
 AMOUNTS, NEEDS = ((30, 30, 4000),), ((15, 8, 1690), (17.1, 6.5, 420), (7, 20, 1690))

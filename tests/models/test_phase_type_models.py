@@ -13,15 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastiqueue.config import scenario_from
-from elastiqueue.engines.phases import SURE, cumulated, kernel_kinds, kernel_law, phase_counts, pick
+from elastiqueue.engines.exact import exact
+from elastiqueue.engines.fluid import fluid_path
 from elastiqueue.engines.simulation import estimates, simulate
-from elastiqueue.exact_tables import exact
-from elastiqueue.fluid_tables import fluid_path
-from elastiqueue.models import central_queue, tabs, tabs_phase_type
-from elastiqueue.models.phase_type import PhaseType
+from elastiqueue.models.central_queue import exponential as central_queue
 from elastiqueue.models.registry import model_of
-from elastiqueue.seeding import stream
+from elastiqueue.models.tabs import exponential as tabs
+from elastiqueue.models.tabs import phase_type as tabs_phase_type
+from elastiqueue.sampling.phase_type import PhaseType
+from elastiqueue.sampling.phases import SURE, cumulated, kernel_kinds, kernel_law, phase_counts, pick
+from elastiqueue.sampling.streams import stream
+from elastiqueue.scenarios.reading import scenario_from
 
 BASE = {"arrival_rate": 0.6, "standby_rate": 0.3, "setup_rate": 0.2, "buffer": 6, "seed": 3}
 # Every phase ends a service at rate 1, so that the time to the end is exponential whatever happens between.
@@ -32,9 +34,9 @@ DISGUISES = {
 }
 SHORT_RUN = """
 import json, sys
-from elastiqueue.config import scenario_from
+from elastiqueue.scenarios.reading import scenario_from
 from elastiqueue.engines.simulation import simulate
-from elastiqueue.models import tabs_phase_type
+from elastiqueue.models.tabs import phase_type as tabs_phase_type
 tabs_phase_type.WORTH_IT = 0.0
 out = []
 for values in json.loads(sys.argv[1]):

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastiqueue.config import scenario_from
-from elastiqueue.engines.rng import exponential, next_word, uniform
 from elastiqueue.engines.simulation import estimates, simulate
-from elastiqueue.models import tabs
 from elastiqueue.models.registry import MODULES, model_of
-from elastiqueue.seeding import stream
+from elastiqueue.models.tabs import exponential as tabs
+from elastiqueue.sampling.rng import exponential, next_word, uniform
+from elastiqueue.sampling.streams import stream
+from elastiqueue.scenarios.reading import scenario_from
 
 BASE = {"arrival_rate": 0.6, "standby_rate": 0.3, "setup_rate": 0.2, "buffer": 6, "seed": 3}
 SHORT_RUN = """
 import json, sys
 import numpy as np
-from elastiqueue.config import scenario_from
+from elastiqueue.scenarios.reading import scenario_from
 from elastiqueue.engines.simulation import simulate
 out = []
 for values in json.loads(sys.argv[1]):

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastiqueue.engines.discrete import FiniteLaw, batch_bernoulli, binomial_law, deterministic, poisson_law
 from elastiqueue.models.single_type import (
     COLUMNS,
     ROUTING,
@@ -19,6 +18,7 @@ from elastiqueue.models.single_type import (
     metrics,
     simulate,
 )
+from elastiqueue.sampling.discrete import FiniteLaw, batch_bernoulli, binomial_law, deterministic, poisson_law
 from elastiqueue.theory.heavy_traffic import single_type_bounds, unit_server_mean
 
 COIN = FiniteLaw((0, 1, 3), (0.3, 0.5, 0.2))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from elastiqueue.config import scenario_from
+from elastiqueue.engines.exact import exact
 from elastiqueue.engines.simulation import Window, estimates, simulate
-from elastiqueue.exact_tables import exact
-from elastiqueue.models import tabs_phase_type
 from elastiqueue.models.registry import module_name
+from elastiqueue.models.tabs import phase_type as tabs_phase_type
+from elastiqueue.scenarios.reading import scenario_from
 
 # Three phases, none of them like another, with a way back and a phase that is never the first.
 ODD = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastiqueue.config import ConfigError, scenario_from
 from elastiqueue.engines import simulation
+from elastiqueue.scenarios.reading import ConfigError, scenario_from
 
 BASE = {
     "model": "tabs", "servers": 2, "arrival_rate": 0.3, "standby_rate": 1, "setup_rate": 1, "buffer": 5, "horizon": 50,

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from elastiqueue.config import scenario_from
+from elastiqueue.engines.exact import exact
 from elastiqueue.engines.simulation import estimates, simulate, window
-from elastiqueue.exact_tables import exact
+from elastiqueue.scenarios.reading import scenario_from
 
 # model, servers, load, mu, nu, further keys
 POINTS = [

@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from elastiqueue.engines.discrete import (
+from elastiqueue.models.cluster.simulator import Cluster, ClusterParameters, columns, identical
+from elastiqueue.sampling.discrete import (
     FiniteLaw,
     batch_bernoulli,
     binomial_law,
@@ -16,7 +17,6 @@ from elastiqueue.engines.discrete import (
     poisson_law,
     uniform_mixture,
 )
-from elastiqueue.models.cluster import Cluster, ClusterParameters, columns, identical
 from elastiqueue.theory.capacity import ServerClass, capacity_region
 from elastiqueue.theory.heavy_traffic import (
     approach,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from elastiqueue.config import ServiceScenario
-from elastiqueue.exact_tables import exact
-from elastiqueue.models import tabs
+from elastiqueue.engines.exact import exact
+from elastiqueue.models.tabs import exponential as tabs
+from elastiqueue.scenarios.reading import ServiceScenario
 from elastiqueue.theory import queues
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elastiqueue.results import read_arrays, write_arrays
+from elastiqueue.results.files import read_arrays, write_arrays
 from tests.checkouts import TABLE, TINY, Checkout, changed, undisturbed
 from tests.conftest import ROOT
 
@@ -72,7 +72,7 @@ def test_an_edit_of_the_configuration_hits_nothing(second, changes, tmp_path):
 
 def test_an_edit_of_a_kernel_hits_nothing(second):
     """Another shift in the generator, which the kernels of another module call: no number may stay as it was."""
-    kernel = second.folder / "src/elastiqueue/engines/rng.py"
+    kernel = second.folder / "src/elastiqueue/sampling/rng.py"
     text = kernel.read_text()
     edited = text.replace("t = s1 << _17", "t = s1 << _19")
     assert edited != text

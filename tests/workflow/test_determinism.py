@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from elastiqueue.results import read_arrays
+from elastiqueue.results.files import read_arrays
 from tests.checkouts import TABLE, TINY, Checkout, changed, undisturbed
 
 

@@ -43,7 +43,7 @@ def steps_running(checkout: Checkout, step: str) -> int:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        count += words[1:4] == [b"-m", b"elastiqueue.steps", step.encode()]
+        count += words[1:4] == [b"-m", b"elastiqueue.workflow.steps", step.encode()]
     return count
 
 

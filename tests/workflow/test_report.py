@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from elastiqueue.config import read_yaml
+from elastiqueue.scenarios.reading import read_yaml
 from tests.conftest import ROOT, copy_project
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

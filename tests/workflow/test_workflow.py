@@ -96,11 +96,11 @@ def test_a_plotting_edit_draws_and_does_nothing_else(project, edited):
 
 
 def test_a_kernel_edit_reruns_what_uses_the_kernel(project, edited):
-    edited("src/elastiqueue/models/central_queue.py", "on += 1", "on += 1  # edited")
+    edited("src/elastiqueue/models/central_queue/exponential.py", "on += 1", "on += 1  # edited")
     counts = jobs(run(project, "-n"))
     assert counts["simulate"] == 1  # the two delayed-off cases are one chunk
     assert "draw" not in counts
-    edited("src/elastiqueue/models/tabs.py", "idle += 1", "idle += 1  # edited")
+    edited("src/elastiqueue/models/tabs/exponential.py", "idle += 1", "idle += 1  # edited")
     assert jobs(run(project, "-n"))["simulate"] == 2 + 1 + 3  # blocks of convergence, of standby, models of comparison
     assert jobs(run(project, "-n"))["draw"] == 2
 

@@ -1,5 +1,5 @@
 # The papers' claims judged on the run; the run compared with the reference results; its checksums.
-from elastiqueue.claims import read_claims
+from elastiqueue.claims.verdicts import read_claims
 
 CLAIMS = "config/claims.yaml"
 VERDICTS = [f"{OUTPUT}/claims.{kind}" for kind in ("json", "md", "html")]
@@ -36,7 +36,7 @@ rule claims:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
         caption="What the papers claim, and the verdicts on this run; claims.md gives every test.",
-        sources=source_digest("elastiqueue.claims"),
+        sources=source_digest("elastiqueue.claims.verdicts"),
     shell:
         "python -m elastiqueue claims --run {params.run} --claims {input.claims:q} --output {params.output:q} |& tee {log:q}"
 
@@ -56,7 +56,7 @@ rule verify:
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
-        sources=source_digest("elastiqueue.verification"),
+        sources=source_digest("elastiqueue.results.reference"),
     shell:
         "python -m elastiqueue verify --run {params.run} --output {params.output:q} --reference paper_figures/reference |& tee {log:q}"
 
@@ -75,6 +75,6 @@ rule manifest:
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
-        sources=source_digest("elastiqueue.verification"),
+        sources=source_digest("elastiqueue.results.reference"),
     shell:
         "python -m elastiqueue manifest --run {params.run} --output {params.output:q} |& tee {log:q}"

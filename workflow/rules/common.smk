@@ -3,8 +3,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from elastiqueue.config import ConfigError
-from elastiqueue.experiments import blocks, chunks, load
+from elastiqueue.scenarios.reading import ConfigError
+from elastiqueue.workflow.experiments import blocks, chunks, load
 from elastiqueue.sources import source_digest
 
 try:

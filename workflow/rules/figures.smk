@@ -19,9 +19,9 @@ rule draw:
     params:
         function=drawing,
         caption=caption,
-        sources=lambda wildcards: source_digest("elastiqueue.tidy", f"elastiqueue.figures.{drawing(wildcards)}"),
+        sources=lambda wildcards: source_digest("elastiqueue.results.tidy_tables", f"elastiqueue.figures.{drawing(wildcards)}"),
     shell:
-        "python -m elastiqueue.steps draw --figure {params.function} --summaries {input:q} --data {output.data:q} --pdf {output.pdf:q} --png {output.png:q} |& tee {log:q}"
+        "python -m elastiqueue.workflow.steps draw --figure {params.function} --summaries {input:q} --data {output.data:q} --pdf {output.pdf:q} --png {output.png:q} |& tee {log:q}"
 
 
 rule diagram:
@@ -40,4 +40,4 @@ rule diagram:
         caption=caption,
         sources=lambda wildcards: source_digest(f"elastiqueue.figures.{drawing(wildcards)}"),
     shell:
-        "python -m elastiqueue.steps diagram --figure {params.function} --pdf {output.pdf:q} --png {output.png:q} |& tee {log:q}"
+        "python -m elastiqueue.workflow.steps diagram --figure {params.function} --pdf {output.pdf:q} --png {output.png:q} |& tee {log:q}"

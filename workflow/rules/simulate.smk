@@ -13,7 +13,7 @@ rule pilot:
     params:
         spec=specification,
     shell:
-        "python -m elastiqueue.steps pilot --spec {params.spec:q}"
+        "python -m elastiqueue.workflow.steps pilot --spec {params.spec:q}"
         " --output {output.windows:q} --provenance {output.provenance:q} |& tee {log:q}"
 
 
@@ -37,7 +37,7 @@ rule simulate:
         first=lambda wildcards: int(wildcards.first),
         last=lambda wildcards: int(wildcards.last),
     shell:
-        "python -m elastiqueue.steps block --spec {params.spec:q} --first {params.first} --last {params.last}"
+        "python -m elastiqueue.workflow.steps block --spec {params.spec:q} --first {params.first} --last {params.last}"
         " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} |& tee {log:q}"
 
 
@@ -54,6 +54,6 @@ rule summarise:
     params:
         spec=specifications,
         metrics=metrics,
-        sources=source_digest("elastiqueue.summaries"),
+        sources=source_digest("elastiqueue.workflow.summaries"),
     shell:
-        "python -m elastiqueue.steps summary --spec {params.spec:q} --files {input:q} --metrics {params.metrics:q} --output {output:q} |& tee {log:q}"
+        "python -m elastiqueue.workflow.steps summary --spec {params.spec:q} --files {input:q} --metrics {params.metrics:q} --output {output:q} |& tee {log:q}"

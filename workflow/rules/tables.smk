@@ -42,6 +42,6 @@ rule table:
         runtime=10,
     params:
         caption=lambda wildcards: CAPTIONS[wildcards.table],
-        sources=source_digest("elastiqueue.tables"),
+        sources=source_digest("elastiqueue.tables.cluster_tables"),
     shell:
-        "python -m elastiqueue.tables {wildcards.table} --inputs {input:q} --csv {output.csv:q} --md {output.md:q} --tex {output.tex:q} |& tee {log:q}"
+        "python -m elastiqueue.tables.cluster_tables {wildcards.table} --inputs {input:q} --csv {output.csv:q} --md {output.md:q} --tex {output.tex:q} |& tee {log:q}"

@@ -1,362 +1,115 @@
-"""Stationary rates of a model's readable Markov chain, by sparse linear algebra instead of simulation.
-
-The chain is enumerated from its initial state, which gives the generator Q on the reachable states. Its stationary
-law is the solution of
-
-    pi Q = 0,    sum(pi) = 1,
-
-and the stationary rate of a column is the sum over states of pi(x) times (its integrand in x + the sum over the
-transitions out of x of rate times increment). "time" always has rate 1, so that every metric of a model, being a ratio
-of totals, is read from these rates exactly as from a simulation.
-
-Method. States outside the closed class (transient ones) have probability 0 and are set aside; more than one closed
-class has no unique stationary law and is refused. The rest is solved in one of two ways.
-
-(1) Elimination of Grassmann, Taksar and Heyman (Operations Research 33(5), 1985) on the band that the reverse
-    Cuthill-McKee order leaves: the chain watched only while in states 0 .. k - 1 has the rates
-
-        q_ij + q_ik q_kj / sum_{l < k} q_kl,
-
-    for k from the last state down to 1. Nothing is subtracted, hence each probability, however small, has a relative
-    error of about (number of states) x 1e-16, whatever the rates. Work: (number of states) x (bandwidth)^2.
-(2) Where that is too much (large chains of many dimensions), Gauss-Seidel sweeps show where the mass is; the likeliest
-    state r is the reference: pi(r) = 1, its equation is dropped, and the others, an M-matrix dominated by its diagonal
-    column by column, are solved by GMRES with an incomplete factor. Errors are then relative to the largest
-    probability, and grow with the number of jumps that the chain needs to reach equilibrium.
-
-The answer is accepted only if its residual, relative to the probability flow,
-
-    |pi Q|_1 / sum_x pi(x) |q_xx|,
-
-is at most 1e-11. Rates that differ by many orders of magnitude are no problem for these, while they are the worst case
-of every plain iteration.
-"""
+"""What the exact solver says of a scenario: its stationary metrics, the same as a simulation's, without error."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-import scipy.sparse as sparse
-import scipy.sparse.linalg as sparse_linalg
-from numba import njit
-from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
+from elastiqueue.models.registry import model_of
+from elastiqueue.results.tidy_tables import value_row
+from elastiqueue.scenarios.reading import ConfigError, ServiceScenario
+from elastiqueue.statistics.estimates import Estimate, Ratio
+from elastiqueue.theory.chains import Chain
+from elastiqueue.theory.stationary_law import DEFAULT_MAX_STATES, converged_rates, stationary_rates
 
-from elastiqueue.models.base import Chain, State
+MOST_NUMBERS = 100_000_000  # in the states of a chain: a gigabyte
+TOLERANCE = 1e-9  # relative change of any rate at which an unlimited buffer counts as such
 
-DEFAULT_MAX_STATES = 200_000
-RESIDUAL_LIMIT = 1e-11
-_ELIMINATION_WORK = 4e9  # multiplications: a few seconds
-_ELIMINATION_ENTRIES = 3e7  # of the band: 240 MB
 
-__all__ = [
-    "DEFAULT_MAX_STATES",
-    "ConvergedRates",
-    "StateSpace",
-    "closed_class",
-    "converged_rates",
-    "enumerate_states",
-    "relative_residual",
-    "stationary_law",
-    "stationary_rates",
-]
+def _value(metric: Ratio, rates: dict[str, float]) -> float:
+    bottom = math.fsum(weight * rates.get(name, 0.0) for name, weight in metric.denominator.items())
+    top = math.fsum(weight * rates.get(name, 0.0) for name, weight in metric.numerator.items())
+    return top / bottom if bottom else math.nan
 
 
 @dataclass(frozen=True)
-class StateSpace:
-    """The reachable states of a chain, its generator and what it earns per unit of time in each state.
+class ExactResult:
+    """Stationary metrics; where the state space was cut, the level and the last relative change of any rate."""
 
-    Attributes
-    ----------
-    states : reachable states, in order of discovery (breadth first); the initial state is number 0.
-    generator : (n, n) sparse matrix Q, rows sum to 0; transitions that do not change the state are left out.
-    earnings : column -> (n,) mean increase of the column's total per unit of time spent in each state.
-    """
-
-    states: list[State]
-    generator: sparse.csr_matrix
-    earnings: dict[str, NDArray[np.float64]]
+    metrics: dict[str, float]
+    level: int | None = None
+    change: float = 0.0
 
 
-@dataclass(frozen=True)
-class ConvergedRates:
-    """Stationary rates of a truncated chain at a level where they no longer move.
-
-    Attributes
-    ----------
-    rates : column -> rate at `level`.
-    level : the truncation level of these rates.
-    change : largest relative change of any column between `level / 2` and `level`.
-    changes : that number after each doubling.
-    states : number of states at `level`.
-    """
-
-    rates: dict[str, float]
-    level: int
-    change: float
-    changes: tuple[float, ...]
-    states: int
-
-
-def enumerate_states(chain: Chain, max_states: int = DEFAULT_MAX_STATES) -> StateSpace:
-    """Find all states reachable from the initial one, breadth first, and build the generator.
-
-    Raises ValueError if there are more than `max_states` states, or if a rate is negative or not finite. The
-    chain's functions are called once per state.
-    """
-    if max_states < 1:
-        raise ValueError(f"max_states = {max_states}: must be >= 1")
-    states: list[State] = [chain.initial]
-    number: dict[State, int] = {chain.initial: 0}
-    sources: list[int] = []
-    targets: list[int] = []
-    rates: list[float] = []
-    earned: dict[str, dict[int, float]] = {}
-    here = 0
-    while here < len(states):
-        state = states[here]
-        for column, integrand in chain.occupancy(state).items():
-            earned.setdefault(column, {})[here] = float(integrand)
-        for rate, following, increments in chain.transitions(state):
-            if rate == 0.0:
-                continue
-            if not 0.0 < rate < math.inf:
-                raise ValueError(f"rate = {rate} from state {state} to {following}: must be finite and >= 0")
-            there = number.get(following)
-            if there is None:
-                there = number[following] = len(states)
-                if there >= max_states:
-                    raise ValueError(f"states = more than {max_states}: at most max_states = {max_states} are allowed")
-                states.append(following)
-            if there != here:
-                sources.append(here)
-                targets.append(there)
-                rates.append(rate)
-            for column, increment in increments.items():
-                sums = earned.setdefault(column, {})
-                sums[here] = sums.get(here, 0.0) + rate * increment
-        here += 1
-    size = len(states)
-    flows = sparse.csr_matrix(
-        (np.array(rates, float), (np.array(sources, int), np.array(targets, int))), shape=(size, size)
-    )
-    exits = np.asarray(flows.sum(axis=1)).ravel()
-    earnings = {}
-    for column, sums in earned.items():
-        earnings[column] = np.zeros(size)
-        earnings[column][list(sums.keys())] = list(sums.values())
-    return StateSpace(states, sparse.csr_matrix(flows - sparse.diags(exits)), earnings)
-
-
-def closed_class(generator: sparse.csr_matrix) -> NDArray[np.intp]:
-    """Return the numbers of the states of the only closed communicating class; the others are transient.
-
-    Raises ValueError if there are several closed classes: then there is no unique stationary law.
-    """
-    flows = sparse.coo_matrix(generator)
-    count, label = connected_components(generator, directed=True, connection="strong")
-    crossing = (label[flows.row] != label[flows.col]) & (flows.data > 0.0)
-    is_closed = np.ones(count, bool)
-    is_closed[label[flows.row[crossing]]] = False
-    closed = np.flatnonzero(is_closed)
-    if len(closed) != 1:
-        raise ValueError(f"closed classes = {len(closed)}: a chain must have exactly 1 for a unique stationary law")
-    return np.flatnonzero(label == closed[0])
-
-
-@njit(cache=True)
-def _gauss_seidel_kernel(pointers, indices, inflows, exits, law, sweeps):
-    """Sweep law[j] = inflow(j) / exit(j) forwards and backwards in turn; columns of the flow matrix in CSC form."""
-    size = law.shape[0]
-    for sweep in range(sweeps):
-        for step in range(size):
-            j = step if sweep % 2 == 0 else size - 1 - step
-            inflow = 0.0
-            for k in range(pointers[j], pointers[j + 1]):
-                inflow += inflows[k] * law[indices[k]]
-            law[j] = inflow / exits[j]
-        total = 0.0
-        for j in range(size):
-            total += law[j]
-        for j in range(size):
-            law[j] /= total
-
-
-def relative_residual(law: NDArray[np.float64], generator: sparse.csr_matrix) -> float:
-    """Return |law Q|_1 / sum_x law(x) |q_xx|, the unbalanced part of the probability flow (one state: 0)."""
-    flow = float(np.sum(np.abs(law * generator.diagonal())))
-    return float(np.sum(np.abs(generator.T @ law))) / flow if flow > 0.0 else 0.0
-
-
-def stationary_law(generator: sparse.csr_matrix) -> NDArray[np.float64]:
-    """Solve pi Q = 0, sum(pi) = 1 for an (n, n) sparse generator with one closed class.
-
-    Returns the (n,) stationary law, 0 on transient states. Raises ValueError for several closed classes, and
-    ArithmeticError if the residual exceeds 1e-11.
-    """
-    recurrent = closed_class(generator)
-    law = np.zeros(generator.shape[0])
-    law[recurrent] = _irreducible_law(sparse.csr_matrix(generator[recurrent][:, recurrent]))
-    return law
-
-
-def _irreducible_law(generator: sparse.csr_matrix) -> NDArray[np.float64]:
-    size = generator.shape[0]
-    if size == 1:
-        return np.ones(1)
-    exits = -generator.diagonal()
-    flows = sparse.csc_matrix(generator + sparse.diags(exits))
-    place = np.empty(size, int)
-    place[reverse_cuthill_mckee(sparse.csr_matrix(flows + flows.T), symmetric_mode=True)] = np.arange(size)
-    width = _bandwidth(flows, place)
-    if size * width**2 <= _ELIMINATION_WORK and size * (2 * width + 1) <= _ELIMINATION_ENTRIES:
-        law = _eliminate(flows, place, width)
-    else:
-        law = _iterate(generator, flows, exits)
-    law = law / math.fsum(law)
-    residual = relative_residual(law, generator)
-    if not residual <= RESIDUAL_LIMIT:
-        raise ArithmeticError(f"residual = {residual:.1e} of the stationary law: must be <= {RESIDUAL_LIMIT:g}")
-    return law
-
-
-def _bandwidth(flows: sparse.csc_matrix, place: NDArray[np.intp]) -> int:
-    """Largest distance of a transition in the given order."""
-    entries = flows.tocoo()
-    return int(np.max(np.abs(place[entries.row] - place[entries.col])))
-
-
-def _eliminate(flows: sparse.csc_matrix, place: NDArray[np.intp], width: int) -> NDArray[np.float64]:
-    """Stationary weights by elimination without subtraction, states in the order `place`."""
-    entries = flows.tocoo()
-    band = np.zeros((flows.shape[0], 2 * width + 1))
-    band[place[entries.row], place[entries.col] - place[entries.row] + width] = entries.data
-    law = np.empty(flows.shape[0])
-    _elimination_kernel(band, width, law)
-    return law[place]
-
-
-@njit(cache=True)
-def _elimination_kernel(band, width, law):
-    """band[i, j - i + width] = rate from i to j; is overwritten. law: stationary weights, the largest near 1."""
-    size = law.shape[0]
-    for k in range(size - 1, 0, -1):
-        first = max(0, k - width)
-        down = 0.0
-        for j in range(first, k):
-            down += band[k, j - k + width]
-        for i in range(first, k):
-            share = band[i, k - i + width]
-            if share > 0.0:
-                share /= down
-                band[i, k - i + width] = share
-                shift_i, shift_k = width - i, width - k
-                for j in range(first, k):
-                    band[i, j + shift_i] += share * band[k, j + shift_k]
-    law[0] = 1.0
-    for k in range(1, size):
-        weight = 0.0
-        for i in range(max(0, k - width), k):
-            weight += law[i] * band[i, k - i + width]
-        law[k] = weight
-        if weight > 1e100:  # keep far from overflow; what falls below the smallest number is 0 beside this
-            for i in range(k + 1):
-                law[i] /= weight
-
-
-def _iterate(generator: sparse.csr_matrix, flows: sparse.csc_matrix, exits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Stationary weights by GMRES with an incomplete factor, refined until the residual is that of rounding."""
-    size = generator.shape[0]
-    law = np.full(size, 1.0 / size)
-    _gauss_seidel_kernel(flows.indptr, flows.indices, flows.data, exits, law, 200)
-    reference = int(np.argmax(law))
-    others = np.delete(np.arange(size), reference)
-    matrix = sparse.csc_matrix(-generator[others][:, others].T)
-    source = np.asarray(generator[reference].todense()).ravel()[others]
-    # No pivoting: elimination is stable where the diagonal dominates. The breadth-first order suits the incomplete
-    # factor: orders that reduce the fill-in of a complete one took 10 to 100 times longer here.
-    factor = sparse_linalg.spilu(
-        matrix,
-        drop_tol=0.03,
-        fill_factor=10.0,
-        permc_spec="NATURAL",
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": True},
-    )
-    preconditioner = sparse_linalg.LinearOperator(matrix.shape, factor.solve)
-    weights = law[others] / law[reference]
-    for _ in range(8):
-        correction, _ = sparse_linalg.gmres(
-            matrix, source - matrix @ weights, M=preconditioner, rtol=1e-10, restart=60, maxiter=8
-        )
-        weights = weights + correction
-        law = np.maximum(np.insert(weights, reference, 1.0), 0.0)
-        if relative_residual(law, generator) < 1e-15:
+def _choose(n: int, k: int) -> int:
+    """C(n, k), or some number above 10^18 where it is greater than that."""
+    k, found = min(k, n - k), 1
+    for i in range(k):
+        found = found * (n - i) // (i + 1)
+        if found > 10**18:
             break
-    return law
+    return found
 
 
-def stationary_rates(chain: Chain, max_states: int = DEFAULT_MAX_STATES) -> dict[str, float]:
-    """Return column -> stationary increase of its total per unit of time ("time" has 1.0).
+def least_states(scenario: ServiceScenario, level: int | None = None) -> tuple[int, int]:
+    """How many states the chain has at least, and of how many numbers each is; an unlimited buffer is cut at `level`.
 
-    Raises ValueError for too many states or several closed classes, ArithmeticError if the solution is inaccurate.
+    N servers are spread over the kinds that a server can be of: with 1..B tasks in one of K phases, idle-on and, where
+    servers turn off, off or in setup. A central queue of at most L tasks: the servers that are on (all N, or 0..N where
+    they turn off) are all busy, each in one of K phases, and the queue has any of at least L - N + 1 lengths.
     """
-    return _rates(enumerate_states(chain, max_states))
+    n, phases = scenario.servers, sum(visits > 0 for visits in scenario.phase_type.visits())
+    turning = scenario.model == "setup" or (scenario.model in ("tabs", "delayed_off") and bool(scenario.standby_rate))
+    if scenario.model in ("tabs", "jiq"):
+        size = int(scenario.buffer or level or 1)
+        states, numbers = _choose(n + size * phases + (2 if turning else 0), n), size * phases + 2
+    else:
+        size = int(level or n)
+        states, numbers = _choose(n + phases - (0 if turning else 1), n) * max(size - n + 1, 1), phases + 3
+    return (states if scenario.arrival.at(0.0) > 0 else 1), numbers
 
 
-def _rates(space: StateSpace) -> dict[str, float]:
-    law = stationary_law(space.generator)
-    rates = {column: math.fsum(law * earning) for column, earning in space.earnings.items()}
-    rates["time"] = 1.0
-    return rates
+def least_level(scenario: ServiceScenario) -> int | None:
+    """A level below which a cut cannot go unnoticed; None where there is no cut.
 
-
-def converged_rates(
-    make_chain: Callable[[int], Chain],
-    first_level: int,
-    tolerance: float = 1e-9,
-    max_states: int = DEFAULT_MAX_STATES,
-    floor: float = 1e-6,
-) -> ConvergedRates:
-    """Double a truncation level until no stationary rate moves any more.
-
-    `make_chain(level)` is the chain with its infinite component cut at `level`. The change of a column is relative to
-    max(|rate|, floor * largest |rate|): a column that vanishes without truncation, such as the tasks lost at it, would
-    otherwise never settle. The doubling stops when the largest change is at most `tolerance` and at most half
-    the one before.
-
-    Error bound. If each further doubling at least halves the distance to the limit, as it does for a stationary tail
-    that decays geometrically (the distance is squared) or like a power -1 or faster, the distance of the rates to their
-    limit is at most the last change. The two observed changes test this condition; they do not prove it.
-
-    Raises ValueError if `max_states` does not suffice, with the level and change reached.
+    The number of tasks has a tail of lambda^n at least, but for the variation of the service times, for which the
+    exponent is halved here.
     """
-    if first_level < 1:
-        raise ValueError(f"first_level = {first_level}: must be >= 1")
-    if not tolerance > 0.0:
-        raise ValueError(f"tolerance = {tolerance}: must be > 0")
-    level = first_level
-    rates = stationary_rates(make_chain(level), max_states)
-    changes: list[float] = []
-    while True:
-        level *= 2
-        try:
-            space = enumerate_states(make_chain(level), max_states)
-        except ValueError as error:
-            reached = f"{changes[-1]:.1e}" if changes else "unknown"
-            raise ValueError(f"{error} (truncation {level}; relative change so far {reached})") from None
-        finer = _rates(space)
-        changes.append(_largest_change(rates, finer, floor))
-        rates = finer
-        settled = changes[-1] <= tolerance
-        shrinking = len(changes) > 1 and changes[-1] <= max(0.5 * changes[-2], 1e-14)
-        if settled and shrinking:
-            return ConvergedRates(rates, level, changes[-1], tuple(changes), len(space.states))
+    rate = scenario.arrival.at(0.0)
+    if scenario.model in ("tabs", "jiq") and scenario.buffer is not None:
+        return None
+    servers = scenario.servers if scenario.model in ("tabs", "jiq") else 1
+    needed = math.log(TOLERANCE) / math.log(rate) / (2 * servers) if rate > 0 else 0.0
+    return max(2 * (scenario.servers + 8), math.ceil(needed))
 
 
-def _largest_change(coarse: dict[str, float], fine: dict[str, float], floor: float) -> float:
-    smallest_scale = floor * max(abs(rate) for rate in fine.values())
-    return max(abs(fine[column] - coarse.get(column, 0.0)) / max(abs(fine[column]), smallest_scale) for column in fine)
+def exact(scenario: ServiceScenario, max_states: int = DEFAULT_MAX_STATES) -> ExactResult:
+    """Stationary metrics of a scenario by the exact solver.
+
+    Raises
+    ------
+    ConfigError : the arrival rate varies, or the state space is too large.
+    """
+    if not scenario.arrival.constant:
+        raise ConfigError("arrival_rate: must be constant for the exact solver")
+    model = model_of(scenario)
+    metrics: dict[str, Ratio] = model.metrics(scenario)
+
+    def chain(level: int | None = None) -> Chain:
+        states, numbers = least_states(scenario, level)
+        if states > max_states:
+            raise ValueError(f"states = {states:.4g} or more: at most max_states = {max_states} are allowed")
+        if states * numbers > MOST_NUMBERS:
+            raise ValueError(
+                f"states = {states} or more of {numbers} numbers each: at most {MOST_NUMBERS:,} numbers are allowed"
+            )
+        return model.chain(scenario, level)
+
+    level = least_level(scenario)
+    try:
+        if level is None:
+            rates = stationary_rates(chain(), max_states)
+            return ExactResult({name: _value(metric, rates) for name, metric in metrics.items()})
+        chain(level)
+        found = converged_rates(chain, scenario.servers + 8, TOLERANCE, max_states)
+    except ValueError as error:
+        other = f"arrival_rate = {scenario.arrival.at(0.0):g}" if level is not None else f"buffer = {scenario.buffer}"
+        raise ConfigError(f"servers = {scenario.servers}, {other}: {error}") from None
+    values = {name: _value(metric, found.rates) for name, metric in metrics.items()}
+    return ExactResult(values, found.level, found.change)
+
+
+def compute_rows(engine: str, scenario: ServiceScenario) -> list[dict[str, Any]]:
+    """Rows of a tidy table."""
+    return [value_row(name, Estimate(value, 0.0, 0)) for name, value in exact(scenario).metrics.items()]

@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elastiqueue.autocorrelation import autocorrelation_time
 from elastiqueue.errors import ConfigError
-from elastiqueue.models.base import Ratio
 from elastiqueue.models.registry import model_of
-from elastiqueue.scenarios.service import ServiceScenario
-from elastiqueue.seeding import PILOT, stream
-from elastiqueue.statistics import Estimate, estimate
+from elastiqueue.sampling.streams import PILOT, stream
+from elastiqueue.scenarios.autoscaling import ServiceScenario
+from elastiqueue.statistics.autocorrelation import autocorrelation_time
+from elastiqueue.statistics.estimates import Estimate, Ratio, estimate
 
 if TYPE_CHECKING:
-    from elastiqueue.config import Scenario
+    from elastiqueue.scenarios.reading import Scenario
 
 SAMPLES_PER_T0 = 20
 FIRST_PILOT, SHORTEST_PILOT, DOUBLINGS = 20, 500.0, 5  # in t0; in service times
@@ -81,7 +80,7 @@ def grid_of(scenario: Scenario) -> NDArray[np.float64]:
 
 
 def described(scenario: Scenario) -> dict[str, Any]:
-    """What estimates from the scenario's totals and paths need, as JSON-able values (`elastiqueue.summaries`)."""
+    """What estimates from the scenario's totals and paths need, as JSON-able values (`workflow.summaries`)."""
     model = model_of(scenario)
     told: dict[str, Any] = {
         "head": scenario.describe(),

@@ -9,7 +9,7 @@ from pathlib import Path
 def draw(name: str, data: str | Path | None, pdf: str | Path, png: str | Path) -> None:
     """Draw a figure from its data file into a PDF and a PNG file."""
     from elastiqueue.figures import style
-    from elastiqueue.tidy import read_table
+    from elastiqueue.results.tidy_tables import read_table
 
     module = importlib.import_module(f"elastiqueue.figures.{name}")
     with style.applied():

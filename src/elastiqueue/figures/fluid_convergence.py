@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from elastiqueue.figures.style import COLOURS, LIMIT, TEXT_WIDTH, curve
-from elastiqueue.regression import pooled_errors, power_law
+from elastiqueue.statistics.power_law import pooled_errors, power_law
 
 
 def draw(data: pd.DataFrame) -> Figure:

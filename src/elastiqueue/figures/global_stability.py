@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from elastiqueue.figures.style import COLOURS, LIMIT, TEXT_WIDTH, note
 
-RADIUS = 1e-3  # that of `elastiqueue.fluid_tables`
+RADIUS = 1e-3  # that of `elastiqueue.engines.fluid`
 STYLES = ["-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (6, 2, 1, 2, 1, 2)), (0, (2, 1.5)), "-"]
 
 

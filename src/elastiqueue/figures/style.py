@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from elastiqueue.results import write_atomically
+from elastiqueue.results.files import write_atomically
 
 TEXT_WIDTH = 7.0  # inches; figures are read at this width, a single column is 3.4
 # Okabe and Ito's palette, darkest first; yellow is left out, it is too pale for lines.

@@ -11,38 +11,11 @@ which lets one definition serve the simulator (ratio of sums over replications, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-State = tuple[int, ...]
-Transition = tuple[float, State, Mapping[str, float]]
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """A metric: the ratio of two linear forms, each given as column -> weight."""
-
-    numerator: Mapping[str, float]
-    denominator: Mapping[str, float] = field(default_factory=lambda: {"time": 1.0})
-
-
-@dataclass(frozen=True)
-class Chain:
-    """A continuous-time Markov chain in readable form.
-
-    Attributes
-    ----------
-    initial : a state from which all recurrent states can be reached.
-    transitions : state -> (rate, next state, counts added to columns); rates per mean service time.
-    occupancy : state -> integrand of each time-integral column.
-    """
-
-    initial: State
-    transitions: Callable[[State], Iterable[Transition]]
-    occupancy: Callable[[State], Mapping[str, float]]
 
 
 @dataclass(frozen=True)

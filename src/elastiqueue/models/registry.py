@@ -7,15 +7,14 @@ from types import ModuleType
 from typing import Any
 
 MODULES = {
-    "tabs": "elastiqueue.models.tabs",
-    "jiq": "elastiqueue.models.tabs",
-    "delayed_off": "elastiqueue.models.central_queue",
-    "setup": "elastiqueue.models.central_queue",
-    "always_on": "elastiqueue.models.central_queue",
+    "tabs": "elastiqueue.models.tabs.exponential",
+    "jiq": "elastiqueue.models.tabs.exponential",
+    "delayed_off": "elastiqueue.models.central_queue.exponential",
+    "setup": "elastiqueue.models.central_queue.exponential",
+    "always_on": "elastiqueue.models.central_queue.exponential",
     "cluster": "elastiqueue.models.slotted",
     "single_type": "elastiqueue.models.slotted",
 }
-PHASE_TYPE = "_phase_type"  # what the name of a module for phase-type service ends in
 
 
 def module_name(scenario: Any) -> str:
@@ -24,7 +23,7 @@ def module_name(scenario: Any) -> str:
     law = getattr(scenario, "phase_type", None)  # scenarios in slots have none
     if law is None or law.is_exponential:
         return name
-    return name + PHASE_TYPE
+    return name.removesuffix(".exponential") + ".phase_type"
 
 
 def model_of(scenario: Any) -> ModuleType:

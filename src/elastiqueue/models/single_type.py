@@ -23,8 +23,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.engines.discrete import FiniteLaw, below, draw, tables
-from elastiqueue.models.base import Ratio
+from elastiqueue.sampling.discrete import FiniteLaw, below, draw, tables
+from elastiqueue.statistics.estimates import Ratio
 
 ROUTING = ("jsq", "power_of_d", "power_of_two", "power_of_two_with_replacement", "random")
 _JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)

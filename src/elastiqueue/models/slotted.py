@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elastiqueue.engines.discrete import FiniteLaw, batch_bernoulli, binomial_law, poisson_law, uniform_mixture
-from elastiqueue.models import cluster, single_type
-from elastiqueue.models.base import Ratio, Replication
+from elastiqueue.models import single_type
+from elastiqueue.models.base import Replication
+from elastiqueue.models.cluster import simulator as cluster
+from elastiqueue.sampling.discrete import FiniteLaw, batch_bernoulli, binomial_law, poisson_law, uniform_mixture
 from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError
 from elastiqueue.scenarios.cluster import ClusterScenario, FiniteSizes, SingleTypeScenario, UniformSizes
+from elastiqueue.statistics.estimates import Ratio
 from elastiqueue.theory.capacity import (
     CapacityRegion,
     ServerClass,

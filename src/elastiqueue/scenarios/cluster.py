@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from elastiqueue.sampling.streams import digest
 from elastiqueue.scenarios.base import ConfigError, Positive, Rate, Strict
-from elastiqueue.seeding import digest
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Vector = Annotated[list[Rate], Field(min_length=1)]

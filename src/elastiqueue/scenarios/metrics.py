@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from elastiqueue.scenarios import SUP_DISTANCE
+from elastiqueue.scenarios.autoscaling import TAIL, ServiceScenario
 from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
-from elastiqueue.scenarios.service import TAIL, ServiceScenario
 
 _CENTRAL = (
     "mean_wait", "mean_wait_integral", "wait_probability", "loss_probability", "power", "wasted_power", "busy",

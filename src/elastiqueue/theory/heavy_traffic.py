@@ -30,7 +30,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elastiqueue.engines.discrete import FiniteLaw
+from elastiqueue.sampling.discrete import FiniteLaw
 
 
 def work_variance(jobs: FiniteLaw, sizes: FiniteLaw) -> float:

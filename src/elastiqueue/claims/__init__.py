@@ -1,0 +1,1 @@
+"""The papers' claims, judged on the results of a run."""

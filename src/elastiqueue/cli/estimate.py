@@ -1,0 +1,57 @@
+"""`elastiqueue estimate`: how long a run of the workflow takes on this machine."""
+
+from __future__ import annotations
+
+import argparse
+
+from elastiqueue.cli.options import check_json
+from elastiqueue.results.provenance import usable_cores
+from elastiqueue.scenarios.reading import merged
+from elastiqueue.workflow.experiments import load
+from elastiqueue.workflow.running_time import estimate
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register `elastiqueue estimate`."""
+    text = "predict how long the workflow takes on this machine"
+    one = commands.add_parser("estimate", help=text, description=text)
+    one.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="set on top of config/config.yaml")
+    one.add_argument("--cores", type=int, default=usable_cores(), metavar="N", help="default: all of them")
+    one.add_argument("--json", metavar="FILE", help="write the prediction as JSON")
+    one.set_defaults(command=command)
+
+
+def command(options: argparse.Namespace) -> None:
+    """Print the prediction per experiment and in all."""
+    from elastiqueue.results.files import write_json
+    from elastiqueue.results.provenance import cpu_model
+    from elastiqueue.scenarios.reading import ConfigError, read_yaml
+
+    if not 1 <= options.cores <= 1_000_000:
+        raise ConfigError(f"--cores = {options.cores}: must be from 1 to 1,000,000")
+    if options.json == "-":
+        raise ConfigError("--json = -: must be a file")
+    check_json(options.json)
+    values = read_yaml("config/config.yaml")
+    for path in options.configfile:
+        values = merged(values, read_yaml(path))
+    config = load(values)
+    found = estimate(config, options.cores)
+    print(f"{'experiment':<28}{'jobs':>6}{'CPU seconds':>14}")
+    for part in found.parts:
+        jobs = len(part.pilots) + len(part.blocks) + len(part.others)
+        print(f"{part.experiment:<28}{jobs:>6}{part.cpu:>14.0f}")
+    print(f"{'all':<28}{len(found.jobs):>6}{found.cpu:>14.0f}")
+    print(
+        f"wall time on {found.cores} core{'s' * (found.cores > 1)} ({cpu_model()}): {found.wall / 60:.1f} minutes",
+        end="",
+    )
+    print(f"; calibration took {found.calibration:.0f} s")
+    if options.json is not None:
+        write_json(
+            options.json,
+            {
+                "run": config.run, "cpu": cpu_model(), "cores": found.cores, "cpu_seconds": found.cpu,
+                "wall_seconds": found.wall, "experiments": {part.experiment: part.cpu for part in found.parts},
+            },
+        )  # fmt: skip

@@ -1,0 +1,346 @@
+"""Stability of any scenario in one vocabulary: a verdict, the drift that decides it and its margin; and tables of them.
+
+TABS and JIQ with unlimited buffers: see `elastiqueue.theory.tabs_stability`. A finite buffer hides instability behind
+losses and is taken for unlimited here. Central queues: with many tasks waiting all N servers turn on and stay busy, so
+that the drift per server is lambda - 1.
+
+Clusters. Arrivals of type j (work lambda_j per slot) draw a set of servers, d without or with replacement or, under
+JSQ, all of them; they join one of the set. If any routing within the drawn sets and any schedule can be stable, the
+long-run rates z_j(T, m) of the work that draws T and goes to m in T satisfy, with P(T) the probability of T,
+
+    sum_{m in T} z_j(T, m) = lambda_j P(T),        ( sum_T z_j(T, m) )_j in C_m for every server m.            (*)
+
+Conversely, where (*) holds for (1 + delta) lambda, the shortest queue of the drawn set with MaxWeight is stable: that
+queue is at most the z-average of the queues in T, and no point of C_m serves more in the sense of <., q_m>, so that
+
+    E[ |q(t+1)|^2 - |q(t)|^2 | q(t) ] <= const - 2 delta / (1 + delta) sum_m max_s <s, q_m(t)>
+
+(the drift argument of Maguluri, Srikant, Ying 2012 for throughput optimality, with the draws kept). Servers of a class
+may share alike, C_m being convex, so that (*) is a linear programme over classes. The largest a for which a lambda is
+feasible is the largest stable load: for JSQ that of the capacity region; for random routing each server must serve its
+own share. On identical servers all agree; where servers differ, pairs of weak ones are what power of two cannot avoid.
+
+    drift = 1/a - 1
+
+is work that arrives in excess of what can be served, in the direction that binds, relative to what can be served there
+(load minus 1 for one pooled server). Best-Fit is not covered by the converse: inside the limit it is undecided, unless
+there is one job type, where it serves as many jobs as MaxWeight does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+from elastiqueue.models.registry import model_of
+from elastiqueue.results.tidy_tables import value_row
+from elastiqueue.scenarios.base import ConfigError
+from elastiqueue.statistics.estimates import Estimate
+from elastiqueue.theory.tabs_stability import BATCHES, Drift, StabilityVerdict, smallest_stable_servers, verdict
+
+Word = Literal["stable", "unstable", "undecided"]
+ENGINES = ("stability", "stability_map")
+CODES: Mapping[str, float] = {"stable": 1.0, "undecided": 0.0, "unstable": -1.0}  # verdicts in tables
+# Budgets, states of the exact chain and simulated events per drift; the error sought of a drift in a table.
+MAX_STATES, MAX_EVENTS, ACCURACY = 2_000, 30_000_000, 5e-4
+# Of the map: a first search, then at most so many verdicts at a boundary that it left undecided with more events.
+MAP_STATES, MAP_EVENTS = 500, 10_000_000
+REFINEMENTS, REFINED_EVENTS = 3, 40_000_000
+MOST_SERVERS = 10_000  # a thousand take half a minute, and the time grows like their square
+ON_THE_BOUNDARY = 1e-9  # relative; the linear programme's accuracy
+
+__all__ = ["ENGINES", "Report", "compute_rows", "largest_routed_load", "report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is said about a scenario.
+
+    Attributes
+    ----------
+    verdict, reason : the word, and one line that explains it.
+    drift : TABS: tasks per mean service time of each growing queue; clusters: relative excess work 1/a - 1.
+    margin : |drift| minus its uncertainty, positive if decided; nan where no drift decides.
+    facts : more numbers and words, by name.
+    tabs : the verdict behind it, for TABS and JIQ.
+    """
+
+    verdict: Word
+    drift: float
+    margin: float
+    reason: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    tabs: StabilityVerdict | None = None
+
+
+def report(
+    scenario: Any, max_states: int = MAX_STATES, max_events: int = MAX_EVENTS, accuracy: float | None = None
+) -> Report:
+    """Say whether a scenario is stable.
+
+    Parameters
+    ----------
+    scenario : a service or cluster scenario.
+    max_states, max_events : budgets of the exact and the simulated drift (TABS).
+    accuracy : error to which the deciding drift is then refined within the budgets (TABS).
+
+    Raises
+    ------
+    ConfigError : the scenario has a feature that the theory does not cover.
+    """
+    if scenario.model == "cluster":
+        return cluster_report(model_of(scenario).parameters(scenario))
+    if scenario.model == "single_type":
+        return _single_type_report(model_of(scenario).parameters(scenario))
+    arrival = scenario.arrival
+    if not arrival.constant:
+        raise ConfigError("arrival_rate: must be constant for a verdict on stability")
+    rate = arrival.at(0.0)
+    if scenario.model not in ("tabs", "jiq"):
+        facts = {"method": "exact", "growth": 0.0}
+        return Report("stable", rate - 1.0, 1.0 - rate, "one central queue, load below 1", facts)
+    if not scenario.phase_type.is_exponential:
+        raise ConfigError(f"service = {scenario.describe()['service']}: must be exponential for a verdict on stability")
+    if scenario.aborts:
+        raise ConfigError("abort_setups = true: must be false for a verdict on stability")
+    if scenario.servers > MOST_SERVERS:
+        raise ConfigError(f"servers = {scenario.servers}: must be at most {MOST_SERVERS:,} for a verdict on stability")
+    mu, nu = _rates(scenario)
+    found = verdict(scenario.servers, rate, mu, nu, max_states, max_events, scenario.seed, accuracy)
+    hidden = "" if scenario.buffer is None else f"; with an unlimited buffer instead of {scenario.buffer}"
+    facts = {
+        "growth": found.growth,
+        "saturated": found.m,
+        "method": found.method,
+        "standard_error": found.standard_error,
+        "drifts": [_drift_facts(drift) for drift in found.drifts],
+    }
+    return Report(found.verdict, found.drift, found.margin, found.reason + hidden, facts, found)
+
+
+def _rates(scenario: Any) -> tuple[float, float]:
+    """Standby and setup rate; where no server ever turns off, setups do not matter."""
+    return (0.0, 1.0) if scenario.model == "jiq" else (float(scenario.standby_rate), float(scenario.setup_rate))
+
+
+def _drift_facts(drift: Drift) -> dict[str, Any]:
+    names = ("saturated", "value", "uncertainty", "standard_error", "method", "effort", "level")
+    return {name: getattr(drift, name) for name in names}
+
+
+# ---- Clusters --------------------------------------------------------------------------------------------------------
+
+
+def _drawn_classes(counts: Sequence[int], draws: int, replacement: bool) -> dict[tuple[int, ...], Fraction]:
+    """Probability that the servers drawn are of exactly these classes; no draws: all servers are looked at."""
+    everything = tuple(range(len(counts)))
+    if draws == 0:
+        return {everything: Fraction(1)}
+    total = sum(counts)
+
+    def within(classes: tuple[int, ...]) -> Fraction:
+        own = sum(counts[k] for k in classes)
+        if replacement:
+            return Fraction(own, total) ** draws
+        return Fraction(math.comb(own, draws), math.comb(total, draws))
+
+    found = {}
+    for size in range(1, min(draws, len(counts)) + 1):
+        for classes in itertools.combinations(everything, size):
+            inside = (
+                (-1) ** (size - part) * within(some)
+                for part in range(1, size + 1)
+                for some in itertools.combinations(classes, part)
+            )
+            probability = sum(inside, Fraction(0))
+            if probability > 0:
+                found[classes] = probability
+    return found
+
+
+def largest_routed_load(
+    counts: Sequence[int],
+    configurations: Sequence[Sequence[Sequence[int]]],
+    load: Sequence[float],
+    draws: int = 0,
+    replacement: bool = False,
+) -> float:
+    """The largest a for which a * load is feasible, (*) of the module.
+
+    Parameters
+    ----------
+    counts : servers of each class. configurations : per class its maximal configurations, one integer per type.
+    load : work per slot and type in the whole cluster, shape (J,); not all zero.
+    draws : servers drawn by an arrival, 1 for random routing; 0: it may join any server (JSQ).
+    replacement : whether servers are drawn with replacement.
+    """
+    import numpy as np
+    from scipy.optimize import linprog
+
+    if not any(load) or min(load) < 0:
+        raise ValueError(f"load = {list(load)}: must be >= 0, and > 0 for some job type")
+    types, total, scale = len(load), sum(counts), max(load)
+    drawn = _drawn_classes(counts, draws, replacement)
+    # Variables: a, then work z_j(T, k) per server of the cluster, then shares of all servers' time x(k, s).
+    shares = [(j, classes, k) for j in range(types) for classes in drawn for k in classes]
+    served = [(k, s) for k, own in enumerate(configurations) for s in own]
+    width = 1 + len(shares) + len(served)
+    split = np.zeros((types * len(drawn), width))
+    for row, (j, (classes, probability)) in zip(split, itertools.product(range(types), drawn.items()), strict=True):
+        row[0] = -load[j] / scale * float(probability)
+        for column, share in enumerate(shares, 1):
+            row[column] = share[:2] == (j, classes)
+    capacity = np.zeros((types * len(counts), width))
+    for row, (j, k) in zip(capacity, itertools.product(range(types), range(len(counts))), strict=True):
+        for column, share in enumerate(shares, 1):
+            row[column] = share[0] == j and share[2] == k
+        for column, (own, s) in enumerate(served, 1 + len(shares)):
+            row[column] = -s[j] if own == k else 0.0
+    time = np.zeros((len(counts), width))
+    for k, row in enumerate(time):
+        for column, (own, _) in enumerate(served, 1 + len(shares)):
+            row[column] = own == k
+    result = linprog(
+        np.array([-1.0, *[0.0] * (width - 1)]),
+        np.vstack([capacity, time]),
+        np.array([*[0.0] * len(capacity), *(count / total for count in counts)]),
+        split,
+        np.zeros(len(split)),
+        method="highs",
+    )
+    if result.status != 0 or result.x is None:
+        raise RuntimeError(f"largest stable load: {result.message}")
+    return float(result.x[0]) * total / scale
+
+
+def cluster_report(parameters: Any) -> Report:
+    """Verdict on a cluster by the linear programme of its routing; the load is `parameters.load`."""
+    p, load = parameters, parameters.load
+    replacement = p.routing == "power_of_two_with_replacement"
+    limit = largest_routed_load(p.counts, p.configurations, load, p.draws, replacement) if any(load) else math.inf
+    capacity = largest_routed_load(p.counts, p.configurations, load) if any(load) else math.inf
+    drift = 1.0 / limit - 1.0 if limit > 0.0 else math.inf
+    rule = f"{p.routing} with {p.scheduling}"
+    where = f"largest stable load {limit:.6g} times the given one"
+    facts = {"largest_stable_load": limit, "capacity_load": capacity, "method": "linear programme"}
+    homeless = [
+        (j + 1, k + 1)
+        for j, work in enumerate(load)
+        for k, own in enumerate(p.configurations)
+        if work > 0 and not any(s[j] for s in own)
+    ]
+    if abs(drift) <= ON_THE_BOUNDARY:
+        return Report("undecided", 0.0, 0.0, f"{where}: the load is on the boundary", facts)
+    if drift > 0.0:
+        inside = "inside the capacity region, but not for this routing"
+        return Report(
+            "unstable", drift, drift, f"{where}: {'outside the capacity region' if capacity < 1.0 else inside}", facts
+        )
+    if homeless:
+        j, k = homeless[0]
+        reason = f"{where}, but {rule} may send type {j} to servers of class {k}, which never serve it"
+        return Report("undecided", drift, math.nan, reason, facts)
+    if p.scheduling != "maxweight" and p.types > 1:
+        reason = f"{where} under MaxWeight; {rule} may fail below it, and no formula says where"
+        return Report("undecided", drift, math.nan, reason, facts)
+    return Report("stable", drift, -drift, f"{where}, by linear programming", facts)
+
+
+def _single_type_report(parameters: Any) -> Report:
+    """One type on identical servers: every routing offered gives each its share of the work."""
+    capacity = parameters.servers * parameters.service.mean
+    work = parameters.arrivals.mean
+    limit = capacity / work if work > 0 else math.inf
+    drift = work / capacity - 1.0
+    facts = {"largest_stable_load": limit, "capacity_load": limit, "method": "exact"}
+    reason = f"identical servers: work {work:.6g} per slot, capacity {capacity:.6g}"
+    if abs(drift) <= ON_THE_BOUNDARY:
+        return Report("undecided", 0.0, 0.0, f"{reason}; on the boundary", facts)
+    return Report("stable" if drift < 0 else "unstable", drift, abs(drift), reason, facts)
+
+
+# ---- Tables ----------------------------------------------------------------------------------------------------------
+
+
+def compute_rows(scenario: Any, engine: str = "stability") -> list[dict[str, Any]]:
+    """Tidy rows (columns of `tidy.VALUES`, and `note`) of the engines `stability` and `stability_map`.
+
+    stability: the metrics verdict (1 stable, -1 unstable, 0 undecided) and drift; for TABS also saturated (the m behind
+    the drift) and growth (predicted growth of the total number of tasks); for others margin, for clusters
+    largest_stable_load and capacity_load. Exact values have n = 0 and as interval their error bound; simulated drifts
+    have se and n = batches.
+
+    stability_map (TABS): smallest_stable, the N0 from which all N up to the scenario's `servers` are stable (empty:
+    that many are not known to be stable), with [N known to be unstable, plus 1; N0] as interval; certain (1 or 0);
+    blocking_servers, the largest N not known to be stable, and blocking_drift, its drift.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"engine = {engine}: must be one of {', '.join(ENGINES)}")
+    if engine == "stability_map":
+        return _map_rows(scenario)
+    found = report(scenario, accuracy=ACCURACY)
+    rows = [_row("verdict", CODES[found.verdict], found.reason)]
+    if found.tabs is None:
+        rows += [_row("drift", found.drift), _row("margin", found.margin)]
+        names = ("growth", "largest_stable_load", "capacity_load")
+        return rows + [_row(name, found.facts[name]) for name in names if name in found.facts]
+    deciding = _deciding(found.tabs)
+    rows += [_drift_row("drift", deciding), _row("saturated", float(deciding.saturated))]
+    if found.verdict == "unstable":
+        return [*rows, _drift_row("growth", deciding, deciding.saturated)]
+    return [*rows, _row("growth", found.tabs.growth)]
+
+
+def _deciding(found: StabilityVerdict) -> Drift:
+    return next(d for d in found.drifts if (d.saturated, d.value) == (found.m, found.drift))
+
+
+def _row(metric: str, value: float, note: str = "") -> dict[str, Any]:
+    return {**value_row(metric, Estimate(value, 0.0, 0)), "note": note}
+
+
+def _drift_row(metric: str, drift: Drift, factor: float = 1.0) -> dict[str, Any]:
+    note = drift.method if drift.level is None else f"exact, truncation error <= {factor * drift.uncertainty:.1g}"
+    if drift.standard_error is not None:
+        estimate = Estimate(factor * drift.value, factor * drift.standard_error, BATCHES)
+        return {**value_row(metric, estimate), "note": note}
+    low, high = drift.interval()
+    return {**_row(metric, factor * drift.value, note), "ci_low": factor * low, "ci_high": factor * high}
+
+
+def _map_rows(scenario: Any) -> list[dict[str, Any]]:
+    if scenario.model != "tabs":
+        raise ConfigError(f"model = {scenario.model}: must be tabs for a map of stability")
+    rate, (mu, nu), most = scenario.arrival.at(0.0), _rates(scenario), scenario.servers
+    found = smallest_stable_servers(rate, mu, nu, most, MAP_STATES, MAP_EVENTS, scenario.seed)
+    verdicts = dict(found.verdicts)
+    blocking = (most + 1 if found.servers is None else found.servers) - 1
+    refined = 0
+    while blocking >= 1:
+        if blocking not in verdicts:
+            verdicts[blocking] = verdict(blocking, rate, mu, nu, MAP_STATES, MAP_EVENTS, scenario.seed)
+        if verdicts[blocking].verdict == "undecided" and refined < REFINEMENTS:
+            verdicts[blocking] = verdict(blocking, rate, mu, nu, MAP_STATES, REFINED_EVENTS, scenario.seed)
+            refined += 1
+        if verdicts[blocking].verdict != "stable":
+            break
+        blocking -= 1
+    word = verdicts[blocking].verdict if blocking else "unstable"
+    certain = word == "unstable"
+    # Below an N that is not known to be unstable, look on for one that is: the boundary is between them.
+    unstable = blocking
+    while unstable > 1 and word != "unstable":
+        unstable -= max(1, unstable // 10)
+        word = verdict(unstable, rate, mu, nu, MAP_STATES, MAP_EVENTS, scenario.seed).verdict
+    smallest = math.nan if blocking == most else blocking + 1.0
+    lowest = unstable + 1.0 if word == "unstable" else math.nan
+    first = {**_row("smallest_stable", smallest), "ci_low": lowest, "ci_high": smallest}
+    rows = [first, _row("certain", float(certain)), _row("blocking_servers", float(blocking) or math.nan)]
+    if blocking:
+        rows.append(_drift_row("blocking_drift", _deciding(verdicts[blocking])))
+        rows[0]["note"] = verdicts[blocking].reason
+    return rows

@@ -1,0 +1,1 @@
+"""One central queue: delayed-off, setup, always on."""

@@ -1,0 +1,335 @@
+"""The centralised baselines with phase-type service: delayed-off, setup and always-on servers behind one FCFS queue.
+
+As `elastiqueue.models.central_queue.exponential`, with the numbers of busy servers in each phase in the state:
+
+    i on, j tasks, d1 in setup, b_k busy in phase k, sum_k b_k = min(i, j)
+
+    event      rate               effect
+    arrival    lambda N           j + 1; an idle-on server starts a service, in phase k with probability r_k; where none
+                                  does and one is off, a setup starts
+    phase      gamma_k r_kl b_k   b_k - 1, b_l + 1
+    departure  gamma_k r_k0 b_k   j - 1, b_k - 1; if a task waits the server starts on it, else it is idle-on
+    standby    mu idle            i - 1
+    setup      nu d1              i + 1; if a task waits the server starts on it
+
+What happens to setups is as there, and so is the mean wait: the time integral of waiting tasks over the accepted ones.
+Both simulators are those of `elastiqueue.models.tabs.phase_type`, the direct method and uniformised blocks, applied to
+these events.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from elastiqueue.models.base import Replication, stops
+from elastiqueue.models.central_queue import exponential as central_queue
+from elastiqueue.models.central_queue.exponential import components, discipline, initial_counts, metrics, rates, signals
+from elastiqueue.sampling.phases import kernel_law, largest_rise, phase_counts, pick
+from elastiqueue.sampling.rng import TO_UNIT, binomial, exponential, gamma, step, uniform
+from elastiqueue.sampling.thinning import rate_at
+from elastiqueue.scenarios.autoscaling import ServiceScenario
+from elastiqueue.theory.chains import Chain, State, Transition
+
+__all__ = ["chain", "columns", "components", "events", "metrics", "signals", "simulate"]
+
+# Positions in the vectors of counts and of integrals; the names of the exponential model's columns, in its order.
+ARRIVALS, WAITED, DEPARTURES, RED, COMPLETED, PHASES = range(6)
+BUSY, IDLE_ON, IDLE_OFF, SETUP, WAITING = range(5)
+ON, TASKS, IN_SETUP = range(3)  # positions in the state
+KEEPS, STAGGERS = central_queue.KEEPS, central_queue.STAGGERS
+MOST = 4096  # events of a block
+_11 = np.uint64(11)
+
+
+def columns(scenario: ServiceScenario) -> tuple[str, ...]:
+    """Names of the totals: those of exponential service, and the changes of phase within a service."""
+    return (*central_queue.columns(scenario), "phase_changes")
+
+
+def events(totals: dict[str, float]) -> float:
+    """Number of real events behind the totals."""
+    return central_queue.events(totals) + totals["phase_changes"]
+
+
+def _setups(n: int, rule: int, on: int, tasks: int, setup: int) -> int:
+    """Servers in setup once `on` servers and `tasks` tasks are there (KEEPS: those under way go on)."""
+    if rule == KEEPS:
+        return setup
+    needed = min(max(tasks - on, 0), n - on)
+    return min(needed, 1) if rule == STAGGERS else needed
+
+
+def chain(scenario: ServiceScenario, level: int | None = None) -> Chain:
+    """The chain in readable form, state (i, j, d1, b_1, ..., b_K); arrivals that find `level` tasks are dropped."""
+    if level is None:
+        raise ValueError("level: is missing; a central queue must be cut for the exact solver")
+    n, lam, law = scenario.servers, scenario.arrival.at(0.0), scenario.phase_type
+    mu, nu = rates(scenario)
+    rule = discipline(scenario)
+    starts = [(j, probability) for j, probability in enumerate(law.initial) if probability > 0]
+
+    def settled(on: int, tasks: int, setup: int, phases: tuple[int, ...]) -> State:
+        on = min(on, tasks) if math.isinf(mu) else on
+        return on, tasks, _setups(n, rule, on, tasks, setup), *phases
+
+    def changed(phases: tuple[int, ...], j: int, by: int) -> tuple[int, ...]:
+        return (*phases[:j], phases[j] + by, *phases[j + 1 :])
+
+    def transitions(state: State) -> Iterator[Transition]:
+        on, tasks, setup, *busy = state
+        phases = tuple(busy)
+        idle, waiting = max(on - tasks, 0), max(tasks - on, 0)
+        if tasks < level and idle > 0:
+            for j, probability in starts:
+                yield lam * n * probability, settled(on, tasks + 1, setup, changed(phases, j, 1)), {"arrivals": 1}
+        elif tasks < level:
+            begins = rule == KEEPS and on + setup < n
+            yield lam * n, settled(on, tasks + 1, setup + begins, phases), {"arrivals": 1, "waited": 1}
+        for k, number in enumerate(phases):
+            if number == 0:
+                continue
+            fewer, rate = changed(phases, k, -1), law.rates[k] * number
+            for j, probability in enumerate(law.routing[k]):
+                if probability > 0:
+                    yield rate * probability, (on, tasks, setup, *changed(fewer, j, 1)), {"phase_changes": 1}
+            if law.exit[k] > 0 and waiting == 0:
+                yield rate * law.exit[k], settled(on, tasks - 1, setup, fewer), {"departures": 1}
+            elif law.exit[k] > 0:
+                for j, probability in starts:
+                    after = settled(on, tasks - 1, setup, changed(fewer, j, 1))
+                    yield rate * law.exit[k] * probability, after, {"departures": 1}
+        if idle > 0 and mu > 0:
+            yield mu * idle, settled(on - 1, tasks, setup, phases), {"red": 1}
+        if setup > 0 and waiting == 0:
+            yield nu * setup, settled(on + 1, tasks, setup - 1, phases), {"setups": 1}
+        elif setup > 0:
+            for j, probability in starts:
+                after = settled(on + 1, tasks, setup - 1, changed(phases, j, 1))
+                yield nu * setup * probability, after, {"setups": 1}
+
+    def occupancy(state: State) -> dict[str, float]:
+        on, tasks, setup = state[:3]
+        return {
+            "busy": min(on, tasks),
+            "idle_on": max(on - tasks, 0),
+            "idle_off": n - on - setup,
+            "setup": setup,
+            "waiting": max(tasks - on, 0),
+        }
+
+    on, tasks = initial_counts(scenario)
+    return Chain(settled(on, tasks, 0, tuple(phase_counts(min(on, tasks), law))), transitions, occupancy)
+
+
+@njit(cache=True, inline="always")
+def _settle(n, rule, instant, state):
+    """What follows an event at once: servers without a task turn off (mu infinite), superfluous setups end."""
+    if instant:
+        state[ON] = min(state[ON], state[TASKS])
+    if rule != KEEPS:
+        state[IN_SETUP] = min(max(state[TASKS] - state[ON], 0), n - state[ON])
+        if rule == STAGGERS:
+            state[IN_SETUP] = min(state[IN_SETUP], 1)
+
+
+@njit(cache=True, inline="always")
+def _arrive(share, n, rule, initial, state, phases, counts):
+    """An arrival, its choices made by `share` in [0, 1). state: i, j, d1; phases: b_1, ..., b_K."""
+    counts[ARRIVALS] += 1
+    if state[ON] > state[TASKS]:
+        phases[pick(share, initial)] += 1
+    else:
+        counts[WAITED] += 1
+        if rule == KEEPS and state[ON] + state[IN_SETUP] < n:
+            state[IN_SETUP] += 1
+    state[TASKS] += 1
+
+
+@njit(cache=True, inline="always")
+def _evolve(x, mu, nu, gammas, initial, ways, state, phases, counts):
+    """Any other event, or none, chosen by x >= 0 on the scale of the rates."""
+    for k in range(gammas.size):
+        mass = gammas[k] * phases[k]
+        if x >= mass:
+            x -= mass
+            continue
+        share = x / gammas[k]
+        share -= min(int(share), phases[k] - 1)
+        way = pick(share, ways[k])
+        phases[k] -= 1
+        if way > 0:
+            phases[way - 1] += 1
+            counts[PHASES] += 1
+        else:
+            if state[TASKS] > state[ON]:
+                phases[pick(share / min(ways[k, 0], 1.0), initial)] += 1
+            state[TASKS] -= 1
+            counts[DEPARTURES] += 1
+        return
+    standby = mu * max(state[ON] - state[TASKS], 0)
+    if x < standby:
+        state[ON] -= 1
+        counts[RED] += 1
+    elif x - standby < nu * state[IN_SETUP]:
+        if state[TASKS] > state[ON]:
+            share = (x - standby) / nu
+            phases[pick(share - min(int(share), state[IN_SETUP] - 1), initial)] += 1
+        state[ON] += 1
+        state[IN_SETUP] -= 1
+        counts[COMPLETED] += 1
+
+
+# Without Numba's counting of references (`_nrt`), which would cost more than the event; nothing is allocated there.
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _advance_direct(
+    n, times, steps, amplitude, omega, mu, nu, rule, law, start, end, state, phases, words, counts, integrals
+):
+    """Simulate from `start` to `end`, event by event. Adds to counts and integrals."""
+    gammas, initial, ways = law
+    instant = math.isinf(mu)
+    clock = 0.0 if instant else mu  # no server is ever idle-on where mu is infinite
+    highest = 0.0
+    for k in range(steps.size):
+        highest = max(highest, steps[k])
+    bound = (highest + abs(amplitude)) * n
+    t, position = start, 0
+    while True:
+        busy, idle = min(state[ON], state[TASKS]), max(state[ON] - state[TASKS], 0)
+        total = bound + clock * idle + nu * state[IN_SETUP]
+        for k in range(gammas.size):
+            total += gammas[k] * phases[k]
+        wait = exponential(words) / total if total > 0.0 else np.inf
+        until = min(t + wait, end)
+        span = until - t
+        integrals[BUSY] += span * busy
+        integrals[IDLE_ON] += span * idle
+        integrals[IDLE_OFF] += span * (n - state[ON] - state[IN_SETUP])
+        integrals[SETUP] += span * state[IN_SETUP]
+        integrals[WAITING] += span * max(state[TASKS] - state[ON], 0)
+        t = until
+        if t >= end:
+            break
+        x = uniform(words) * total
+        if x < bound:
+            rate, position = rate_at(t, position, times, steps, amplitude, omega)
+            if x >= rate * n:
+                continue  # thinned
+            _arrive(x / (rate * n), n, rule, initial, state, phases, counts)
+        else:
+            _evolve(x - bound, clock, nu, gammas, initial, ways, state, phases, counts)
+        _settle(n, rule, instant, state)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _advance_blocks(n, rate, mu, nu, delta, rule, law, start, end, state, phases, words, counts, integrals):
+    """Simulate from `start` to `end` in uniformised blocks, constant arrival rate.
+
+    `delta`: most that one event adds to the total rate. Time integrals are sums over the intervals of a block.
+    """
+    gammas, initial, ways = law
+    instant = math.isinf(mu)
+    clock = 0.0 if instant else mu
+    arrival = rate * n
+    t = start
+    while True:
+        total = arrival + clock * max(state[ON] - state[TASKS], 0) + nu * state[IN_SETUP]
+        for k in range(gammas.size):
+            total += gammas[k] * phases[k]
+        if total <= 0.0:  # nothing can happen any more
+            integrals[IDLE_ON] += (end - t) * state[ON]
+            integrals[IDLE_OFF] += (end - t) * (n - state[ON] - state[IN_SETUP])
+            integrals[SETUP] += (end - t) * state[IN_SETUP]
+            break
+        m = min(max(int(3.0 * math.sqrt(total)), 16), MOST)
+        bound = total + m * delta
+        length = gamma(float(m), words) / bound
+        last = t + length >= end
+        events, intervals = m, m
+        if last:
+            events = binomial(m - 1, (end - t) / length, words)
+            intervals = events + 1
+            length = end - t
+        s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
+        scale = bound * TO_UNIT
+        on_sum, busy_sum, tasks_sum, setup_sum = 0, 0, 0, 0  # over the intervals, each after its event
+        on_0, tasks_0, setup_0 = state[ON], state[TASKS], state[IN_SETUP]
+        for _ in range(events):
+            draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+            x = np.float64(draw >> _11) * scale
+            if x < arrival:
+                _arrive(x / arrival, n, rule, initial, state, phases, counts)
+            else:
+                _evolve(x - arrival, clock, nu, gammas, initial, ways, state, phases, counts)
+            _settle(n, rule, instant, state)
+            on_sum += state[ON]
+            busy_sum += min(state[ON], state[TASKS])
+            tasks_sum += state[TASKS]
+            setup_sum += state[IN_SETUP]
+        words[0], words[1], words[2], words[3] = s0, s1, s2, s3
+        # the first interval has the state before the first event; a whole block ends at its last event
+        on_sum += on_0 - (intervals == events) * state[ON]
+        busy_sum += min(on_0, tasks_0) - (intervals == events) * min(state[ON], state[TASKS])
+        tasks_sum += tasks_0 - (intervals == events) * state[TASKS]
+        setup_sum += setup_0 - (intervals == events) * state[IN_SETUP]
+        weight = length / intervals
+        integrals[BUSY] += weight * busy_sum
+        integrals[IDLE_ON] += weight * (on_sum - busy_sum)
+        integrals[IDLE_OFF] += weight * (n * intervals - on_sum - setup_sum)
+        integrals[SETUP] += weight * setup_sum
+        integrals[WAITING] += weight * (tasks_sum - busy_sum)
+        t += length
+        if last:
+            break
+
+
+def simulate(
+    scenario: ServiceScenario,
+    words: NDArray[np.uint64],
+    warm_up: float,
+    horizon: float,
+    grid: NDArray[np.float64],
+    direct: bool = False,
+) -> Replication:
+    """One replication; arguments as `models.tabs.exponential.simulate`, path as `central_queue.exponential`."""
+    n, arrival, service = scenario.servers, scenario.arrival, scenario.phase_type
+    mu, nu = rates(scenario)
+    rule, law = discipline(scenario), kernel_law(service)
+    on, tasks = initial_counts(scenario)
+    state = np.array([on, tasks, _setups(n, rule, on, tasks, 0)], np.int64)
+    phases = np.array(phase_counts(min(on, tasks), service), np.int64)
+    counts = np.zeros(PHASES + 1, np.int64)
+    integrals = np.zeros(len(central_queue.INTEGRALS))
+    path = np.empty((grid.size, 5))
+    times, steps = np.array(arrival.times), np.array(arrival.rates)
+    clock = 0.0 if math.isinf(mu) else mu
+    # A setup that starts, and one that ends beside no waiting task or beside one (staggered: the next one starts).
+    first = max(rate for rate, p in zip(service.rates, service.initial, strict=True) if p > 0)
+    delta = largest_rise(service, (nu, clock - nu, first - (0.0 if rule == STAGGERS else nu)), clock)
+    now, counted = 0.0, warm_up == 0.0
+    with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
+        for stop, row in stops(grid, warm_up, horizon):
+            if arrival.constant and not direct:
+                _advance_blocks(
+                    n, steps[0], mu, nu, delta, rule, law, now, stop, state, phases, words, counts, integrals
+                )
+            else:
+                omega = 2 * math.pi / arrival.period
+                _advance_direct(
+                    n, times, steps, arrival.amplitude, omega, mu, nu, rule, law, now, stop, state, phases, words,
+                    counts, integrals,
+                )  # fmt: skip
+            now = stop
+            if row >= 0:
+                on, tasks, setup = (int(value) for value in state)
+                spare = n - on - setup
+                path[row] = [max(on - tasks, 0) / n, spare / n, setup / n, min(on, tasks) / n, max(tasks - on, 0) / n]
+            if not counted and now >= warm_up:
+                counts[:] = 0
+                integrals[:] = 0.0
+                counted = True
+    return Replication(np.array([horizon - warm_up, *counts[:PHASES], *integrals, counts[PHASES]], np.float64), path)

@@ -1,0 +1,1 @@
+"""TABS and JIQ."""

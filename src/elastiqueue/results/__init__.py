@@ -1,0 +1,1 @@
+"""Files of results: tidy tables, provenance, checksums, comparison with the reference."""

@@ -1,0 +1,1 @@
+"""Random numbers and distributions: generator, streams, phase-type and discrete distributions, arrival rates."""

@@ -1,0 +1,332 @@
+"""Scenarios of servers that turn off and on, in continuous time: TABS, JIQ and the centralised baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
+
+from elastiqueue.sampling.arrival_rate import ArrivalRate
+from elastiqueue.sampling.phase_type import PhaseType
+from elastiqueue.sampling.streams import digest
+from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, Positive, Rate, Strict
+
+TAIL = 20  # rows of the queue tail that are reported where the buffer is unlimited
+SERVICE_MODELS = ("tabs", "jiq", "delayed_off", "setup", "always_on")
+DISTRIBUTED = ("tabs", "jiq")
+ALWAYS_ON = ("jiq", "always_on")
+MOST_PERIODS = 1_000_000  # of the sinusoid, in a run
+MOST_RECORDS = 1_000_000
+
+
+class Sinusoid(Strict):
+    """lambda(t) = mean + amplitude sin(2 pi t / period)."""
+
+    mean: Rate = Field(description="Tasks per mean service time and server, averaged over a period.")
+    amplitude: Rate = Field(description="Amplitude of the sinusoid; at most the mean.")
+    period: Positive = Field(description="Period in mean service times.")
+
+    def arrival(self) -> ArrivalRate:
+        return ArrivalRate((0.0,), (self.mean,), self.amplitude, self.period)
+
+
+class Trace(Strict):
+    """Arrival rates read from a CSV file with the columns time, rate."""
+
+    trace: str = Field(description="Path of a CSV file: a header, then time, rate; times increase from 0.")
+
+    def arrival(self) -> ArrivalRate:
+        return ArrivalRate.from_trace(self.trace)
+
+
+class Steps(Strict):
+    """Arrival rates given in place as steps."""
+
+    steps: list[tuple[Rate, Rate]] = Field(min_length=1, description="[[time, rate], ...]; times increase from 0.")
+
+    def arrival(self) -> ArrivalRate:
+        return ArrivalRate(tuple(time for time, _ in self.steps), tuple(rate for _, rate in self.steps))
+
+
+class PhaseTypeLaw(Strict):
+    """A phase-type law by its matrices."""
+
+    initial: list[Rate] = Field(
+        min_length=1, max_length=64, description="Probability of each phase at the start; sums to 1."
+    )
+    rates: list[Positive] = Field(
+        min_length=1, max_length=64, description="Exit rate of each phase; the mean is scaled to 1."
+    )
+    routing: list[list[Rate]] = Field(
+        min_length=1,
+        max_length=64,
+        description="routing[k][j]: probability to go on in phase j after phase k; the rest completes.",
+    )
+
+
+class PhaseTypeService(Strict):
+    """Service times of a phase-type law."""
+
+    phase_type: PhaseTypeLaw
+
+
+class ErlangService(Strict):
+    """Service times of the Erlang law: k exponential phases in series, mean 1."""
+
+    erlang: Annotated[int, Field(ge=1, le=64, description="Number of phases; the squared variation is 1/k.")]
+
+
+class HyperexponentialService(Strict):
+    """Service times of the two-phase hyperexponential law with balanced means, mean 1."""
+
+    hyperexponential: Annotated[float, Field(ge=1, le=1e4, description="Squared coefficient of variation, >= 1.")]
+
+
+class CoxianService(Strict):
+    """Service times of a two-phase Coxian law, mean 1."""
+
+    coxian: Annotated[float, Field(ge=0.5, le=1e4, description="Squared coefficient of variation, >= 0.5.")]
+
+
+def _arrival_kind(value: Any) -> str | None:
+    if isinstance(value, Mapping):
+        return next((f"<{kind}>" for kind in ("trace", "steps") if kind in value), "<sinusoid>")
+    if isinstance(value, BaseModel):
+        return f"<{type(value).__name__.lower()}>"
+    return "<number>"
+
+
+ArrivalSpec = Annotated[
+    Annotated[Rate, Tag("<number>")]
+    | Annotated[Sinusoid, Tag("<sinusoid>")]
+    | Annotated[Trace, Tag("<trace>")]
+    | Annotated[Steps, Tag("<steps>")],
+    Discriminator(_arrival_kind),
+]
+
+
+def _service_kind(value: Any) -> str | None:
+    kinds = ("phase_type", "erlang", "hyperexponential", "coxian")
+    if isinstance(value, Mapping):
+        return next((f"<{kind}>" for kind in kinds if kind in value), None)
+    if isinstance(value, BaseModel):
+        return next(f"<{kind}>" for kind in kinds if hasattr(value, kind))
+    return "<exponential>" if value == "exponential" else None
+
+
+ServiceSpec = Annotated[
+    Annotated[Literal["exponential"], Tag("<exponential>")]
+    | Annotated[PhaseTypeService, Tag("<phase_type>")]
+    | Annotated[ErlangService, Tag("<erlang>")]
+    | Annotated[HyperexponentialService, Tag("<hyperexponential>")]
+    | Annotated[CoxianService, Tag("<coxian>")],
+    Discriminator(
+        _service_kind,
+        custom_error_type="law",
+        custom_error_message="must be exponential, {erlang: k}, {hyperexponential: scv}, {coxian: scv} or "
+        "{phase_type: {initial, rates, routing}}",
+    ),
+]
+
+
+class Power(Strict):
+    """Power drawn by one server in each state, in watts."""
+
+    full: Rate = Field(200.0, description="Busy, or in setup.")
+    idle: Rate = Field(140.0, description="Idle and on.")
+    off: Rate = Field(0.0, description="Off.")
+
+
+class Precision(Strict):
+    """Go on simulating until the 95 % half-width of one metric is small."""
+
+    metric: str = Field(description="Name of a scalar metric of the model.")
+    relative: Annotated[float, Field(gt=0, lt=1)] = Field(description="Half-width of the interval over the mean.")
+
+
+class ServiceScenario(Strict):
+    """A continuous-time system of servers that turn off and on; the unit of time is the mean service time."""
+
+    model: Literal["tabs", "jiq", "delayed_off", "setup", "always_on"] = Field(
+        description="tabs: token-based auto-scaling; jiq: join the idle queue, all servers on; delayed_off, setup, "
+        "always_on: one central queue, M/M/N/setup/delayedoff, M/M/N/setup and M/M/N."
+    )
+    servers: Annotated[int, Field(ge=1, le=100_000_000)] = Field(description="Number of servers N.")
+    arrival_rate: ArrivalSpec = Field(
+        description="Tasks per mean service time and server: a number, {mean, amplitude, period}, "
+        "{steps: [[time, rate], ...]} or {trace: FILE.csv}."
+    )
+    standby_rate: Rate | None = Field(
+        None, description="mu: rate at which an idle-on server turns off. For tabs, delayed_off."
+    )
+    setup_rate: Positive | None = Field(
+        None, description="nu: rate at which a setup completes. For tabs, delayed_off, setup."
+    )
+    abort_setups: bool | None = Field(
+        None,
+        description="Whether superfluous setups are aborted. Default: false for tabs, true for delayed_off and setup.",
+    )
+    staggered: bool = Field(
+        False, description="At most one server in setup at a time. For delayed_off and setup; needs abort_setups."
+    )
+    buffer: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        50, description="Tasks per server, the one in service included; null: unlimited. A central queue is unlimited."
+    )
+    service: ServiceSpec = Field(
+        "exponential",
+        description="Law of the service times, scaled to mean 1: exponential, {erlang: k}, {hyperexponential: scv}, "
+        "{coxian: scv} or {phase_type: {initial, rates, routing}}.",
+    )
+    start: Literal["fixed_point", "all_idle_on", "all_off"] = Field(
+        "fixed_point", description="State at time 0; fixed_point is that of the fluid limit, rounded to servers."
+    )
+    horizon: Positive | Literal["auto"] = Field(
+        250.0, description="End of the run; auto: a steady-state run whose length and warm-up a pilot run fixes."
+    )
+    warm_up: Rate | Literal["auto"] = Field(
+        0.0, description="Time before which nothing is counted; must be below the horizon; auto exactly if horizon is."
+    )
+    measured: Positive = Field(
+        1.0, description="Where horizon is auto: length of the measured stretch, in lengths of the warm-up."
+    )
+    record_every: Positive | None = Field(None, description="Record the state at multiples of this time; null: never.")
+    replications: Annotated[int, Field(ge=2, le=1_000_000)] = Field(100, description="Independent replications.")
+    precision: Precision | None = Field(
+        None, description="{metric, relative}: add replications until the interval is that narrow; null: do not."
+    )
+    seed: Annotated[int, Field(ge=0)] = Field(1, description="Root of all random streams.")
+    power: Power = Field(Power(full=200.0, idle=140.0, off=0.0), description="Power per server and state.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ServiceScenario:
+        arrival = self.arrival
+        if self.model in ("tabs", "delayed_off") and self.standby_rate is None:
+            raise ConfigError(f"standby_rate: is missing; {self.model} needs a number >= 0")
+        if self.model not in ALWAYS_ON and self.setup_rate is None:
+            raise ConfigError(f"setup_rate: is missing; {self.model} needs a number > 0")
+        unlimited = self.model not in DISTRIBUTED or self.buffer is None
+        if unlimited and arrival.rates[-1] >= 1:
+            raise ConfigError(
+                f"arrival_rate = {arrival.rates[-1]:g}: must be < 1 where the buffer is unlimited (the queue grows "
+                "for ever)"
+            )
+        if (self.horizon == "auto") != (self.warm_up == "auto"):
+            raise ConfigError(f"warm_up = {self.warm_up}: must be auto exactly if horizon is (here {self.horizon})")
+        if self.horizon == "auto" and not arrival.constant:
+            raise ConfigError("horizon = auto: needs a constant arrival_rate")
+        if self.horizon == "auto" and self.record_every is not None:
+            raise ConfigError(f"record_every = {self.record_every}: must be null where horizon is auto")
+        if isinstance(self.horizon, float) and isinstance(self.warm_up, float) and self.warm_up >= self.horizon:
+            raise ConfigError(f"warm_up = {self.warm_up:g}: must be below horizon = {self.horizon:g}")
+        if isinstance(self.horizon, float) and self.horizon / arrival.period > MOST_PERIODS and arrival.amplitude:
+            raise ConfigError(
+                f"arrival_rate.period = {arrival.period:g}: must be at least horizon / {MOST_PERIODS:,}, "
+                f"{self.horizon / MOST_PERIODS:g}"
+            )
+        if isinstance(self.horizon, float) and self.record_every and self.horizon / self.record_every > MOST_RECORDS:
+            raise ConfigError(
+                f"record_every = {self.record_every:g}: must be at least horizon / {MOST_RECORDS:,}, "
+                f"{self.horizon / MOST_RECORDS:g}"
+            )
+        if self.start == "all_off" and self.model in ALWAYS_ON:
+            raise ConfigError(f"start = all_off: {self.model} never turns a server on; use all_idle_on or fixed_point")
+        if self.staggered and (self.model not in ("delayed_off", "setup") or not self.aborts):
+            raise ConfigError("staggered = true: is for delayed_off and setup with abort_setups: true")
+        if not self.phase_type.is_exponential and self.model == "tabs" and self.aborts:
+            raise ConfigError("abort_setups = true: for tabs, is offered with exponential service only")
+        return self
+
+    @property
+    def arrival(self) -> ArrivalRate:
+        """The arrival rate per server as a function of time."""
+        if isinstance(self.arrival_rate, float):
+            return ArrivalRate.constant_rate(self.arrival_rate)
+        return self.arrival_rate.arrival()
+
+    @property
+    def aborts(self) -> bool:
+        """Whether superfluous setups are aborted, the model's default filled in."""
+        if self.model in ALWAYS_ON:
+            return False
+        return self.model != "tabs" if self.abort_setups is None else self.abort_setups
+
+    @property
+    def phase_type(self) -> PhaseType:
+        """The law of the service times as a `PhaseType` of mean 1."""
+        spec = self.service if isinstance(self.service, str) else self.service.model_dump()
+        try:
+            return PhaseType.from_config(spec)
+        except (ValueError, ArithmeticError) as error:
+            raise ConfigError(f"service.phase_type.{error}") from None
+
+    def check_events(self) -> None:
+        """Raise ConfigError where its replications have more events than anybody would wait for."""
+        if isinstance(self.horizon, str):  # no window is shorter than this
+            time, name = 5 * (1 + self.measured) * self.relaxation_time, "5 (1 + measured) (1 + 1/mu + 1/nu)"
+        else:
+            time, name = self.horizon, "horizon"
+        events = self.servers * self.arrival.maximum() * time * self.replications * sum(self.phase_type.visits())
+        if events > MOST_EVENTS:
+            raise ConfigError(
+                f"servers = {self.servers}: servers * arrival_rate * {name} * replications * phases of a "
+                f"service is {events:.3g} events: must be at most {MOST_EVENTS:g}"
+            )
+
+    @property
+    def relaxation_time(self) -> float:
+        """t0 = 1 + 1/mu + 1/nu, the yardstick of warm-up and batch lengths, over the clocks that the model has."""
+        time = 1.0
+        if self.model in ("tabs", "delayed_off") and self.standby_rate:
+            time += 1 / self.standby_rate
+        if self.model not in ALWAYS_ON and self.setup_rate:
+            time += 1 / self.setup_rate
+        return time
+
+    def law(self) -> dict[str, Any]:
+        """What determines the law of the sample path, in canonical form (keys without effect are left out)."""
+        arrival = self.arrival
+        law: dict[str, Any] = {
+            "model": self.model,
+            "servers": self.servers,
+            "arrival": [arrival.times, arrival.rates],
+            "start": self.start,
+            "horizon": self.horizon,
+            "warm_up": self.warm_up,
+        }
+        if self.horizon == "auto" and self.measured != 1:
+            law["measured"] = self.measured
+        if arrival.amplitude:
+            law["sinusoid"] = [arrival.amplitude, arrival.period]
+        if self.model in ("tabs", "delayed_off"):
+            law["standby_rate"] = self.standby_rate
+        if self.model not in ALWAYS_ON:
+            law["setup_rate"] = self.setup_rate
+            law["aborts"] = self.aborts
+            law["staggered"] = self.staggered
+        if self.model in DISTRIBUTED:
+            law["buffer"] = self.buffer
+        if not self.phase_type.is_exponential:
+            service = self.phase_type
+            law["service"] = [list(service.initial), list(service.rates), [list(row) for row in service.routing]]
+        return law
+
+    def digest(self) -> str:
+        """Digest of `law`, the spawn key of the scenario's random streams."""
+        return digest(self.law())
+
+    def describe(self) -> dict[str, Any]:
+        """The scenario in scalar columns of a tidy table; empty where a key has no effect."""
+        arrival, law = self.arrival, self.law()
+        return {
+            "model": self.model,
+            "servers": self.servers,
+            "arrival_rate": arrival.mean(),
+            "amplitude": arrival.amplitude,
+            "standby_rate": law.get("standby_rate"),
+            "setup_rate": law.get("setup_rate"),
+            "abort_setups": law.get("aborts"),
+            "buffer": law.get("buffer"),
+            "service": self.service if isinstance(self.service, str) else str(self.service),
+            "start": self.start,
+        }

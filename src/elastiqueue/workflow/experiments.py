@@ -1,0 +1,242 @@
+"""Experiments as data: scenarios, grids and replications from the configuration, and the jobs they are cut into.
+
+An experiment is a base scenario, a list of cases that each change some of its keys, and a grid of values; it stands for
+every combination of case and grid point. A *chunk* holds the combinations that agree in the keys of `split_by`; a
+*block* is a range of replications of a chunk. One chunk and block is one simulation job; its specification is a JSON
+text that holds all that determines the result.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from elastiqueue.engines.registry import ENGINE_MODELS, ENGINE_MODULES
+from elastiqueue.models.registry import module_name
+from elastiqueue.sampling.streams import canonical_json, digest
+from elastiqueue.scenarios.autoscaling import ServiceScenario
+from elastiqueue.scenarios.metrics import METRICS, has_metric
+from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
+from elastiqueue.sources import PACKAGE, source_digest
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
+
+
+class Experiment(Strict):
+    """A base scenario, cases and a grid; all combinations are run."""
+
+    engine: Literal[
+        "simulate", "exact", "fluid", "fluid_stability", "stability", "stability_map", "capacity", "bounds"
+    ] = Field(
+        "simulate",
+        description="simulate: the simulator; exact: exact solver; fluid: the fluid limit; fluid_stability: the fluid "
+        "limit from as many starts as `replications` says, and the time of each to the fixed point; stability: verdict "
+        "and drift; stability_map: the smallest stable number of servers; capacity: facets and distances of a cluster; "
+        "bounds: its heavy-traffic bounds.",
+    )
+    scenario: dict[str, Any] = Field(description="Keys of the base scenario (README, 'Own experiments').")
+    cases: list[dict[str, Any]] = Field(
+        default=[{}],
+        min_length=1,
+        description="Each case sets keys of its own; `label` names it in tables and legends. Dotted keys reach inside.",
+    )
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        default_factory=dict, description="Key (dotted keys reach inside) -> values; every combination is run."
+    )
+    metrics: list[str] | None = Field(
+        None,
+        description="Metrics that the summary keeps; null: all of them. sup_distance, where paths are recorded: the "
+        "largest distance of each from the fluid path, kept in place of the paths.",
+    )
+    split_by: list[str] = Field(
+        default_factory=list, description="Keys whose values are simulated by jobs of their own; [] is one chunk."
+    )
+    block: Annotated[int, Field(ge=1)] = Field(50, description="Replications per job.")
+
+
+class FigureSpec(Strict):
+    """A figure: the function that draws it and the experiments that it reads."""
+
+    draw: Name = Field(description="Name of the function in elastiqueue.figures.")
+    experiments: list[Name] = Field(description="Experiments whose summaries it reads; none for a diagram.")
+    caption: str = Field(description="What the figure shows, with parameters; used by the report and the gallery.")
+    paper: Literal["A", "B", "both"] = Field("A", description="Category in the report.")
+
+
+class RunConfig(Strict):
+    """One run of the workflow."""
+
+    run: Name = Field(description="Name of the run; its results go to results/<run>.")
+    output: Annotated[str, Field(pattern=r"^[\w/][\w./-]*$")] = Field(
+        description="Folder of figures, tables and the data behind them; letters, digits and . _ - / only."
+    )
+    seed: Annotated[int, Field(ge=0)] = Field(description="Root of all random streams.")
+    replications: Annotated[int, Field(ge=2)] = Field(
+        description="Replications where neither experiment nor case says otherwise."
+    )
+    experiments: dict[Name, Experiment] = Field(description="What is computed.")
+    figures: dict[Name, FigureSpec] = Field(description="What is drawn.")
+
+
+def drawings() -> list[str]:
+    """Names that a figure may give in `draw`: the modules of elastiqueue.figures (none is imported here)."""
+    found = {path.stem for path in (PACKAGE / "figures").glob("*.py")}
+    return sorted(found - {"__init__", "style"})
+
+
+def diagrams() -> list[str]:
+    """Those of them that need no data: their `draw` says so by the type of its argument."""
+    folder = PACKAGE / "figures"
+    return [name for name in drawings() if "def draw(data: None" in (folder / f"{name}.py").read_text(encoding="utf-8")]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One scenario of an experiment, and the label of its case."""
+
+    label: str
+    scenario: Scenario
+
+
+def load(values: Mapping[str, Any]) -> RunConfig:
+    """Validate a run configuration with every scenario in it; raises ConfigError with one line."""
+    try:
+        config = RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(one_line(error, values)) from None
+    for name, experiment in config.experiments.items():
+        try:
+            keys = set().union(*(_settings(experiment, case, ()) for case in experiment.cases), experiment.grid)
+            for key in experiment.split_by:
+                if key not in keys:
+                    raise ConfigError(f"split_by = {key}: must be a key of its cases or grid")
+            found = points(config, experiment)
+            for point in found:
+                fitting = ENGINE_MODELS.get(experiment.engine, (point.scenario.model,))
+                if point.scenario.model not in fitting:
+                    raise ConfigError(f"engine = {experiment.engine}: needs a model of {', '.join(fitting)}")
+                if experiment.engine == "simulate" and isinstance(point.scenario, ServiceScenario):
+                    point.scenario.check_events()
+                if point.scenario.precision is not None:
+                    raise ConfigError("precision: is for `elastiqueue simulate`; an experiment sets replications")
+            for metric in experiment.metrics or () if experiment.engine in ("simulate", "exact") else ():
+                if not any(has_metric(point.scenario, metric) for point in found):
+                    known = ", ".join(sorted({name for point in found for name in METRICS[point.scenario.model]}))
+                    raise ConfigError(f"metrics = {metric}: must be one that a scenario of it has; there are {known}")
+        except ConfigError as error:
+            raise ConfigError(f"experiments.{name}: {error}") from None
+    drawn = drawings()
+    for name, figure in config.figures.items():
+        if figure.draw not in drawn:
+            raise ConfigError(f"figures.{name}.draw = {figure.draw}: must be one of {', '.join(drawn)}")
+        if not figure.experiments and figure.draw not in diagrams():
+            raise ConfigError(f"figures.{name}.experiments = []: must name at least one for draw = {figure.draw}")
+        for wanted in figure.experiments:
+            if wanted not in config.experiments:
+                known = ", ".join(config.experiments)
+                raise ConfigError(f"figures.{name}.experiments = {wanted}: must be one of {known}")
+    return config
+
+
+def _settings(experiment: Experiment, case: Mapping[str, Any], values: tuple[Any, ...]) -> dict[str, Any]:
+    return {**experiment.scenario, **case, **dict(zip(experiment.grid, values, strict=False))}
+
+
+def _combinations(config: RunConfig, experiment: Experiment) -> Iterator[dict[str, Any]]:
+    defaults = {"seed": config.seed, "replications": config.replications}
+    for case in experiment.cases:
+        for values in itertools.product(*experiment.grid.values()):
+            yield {**defaults, **_settings(experiment, case, values)}
+
+
+def _point(settings: Mapping[str, Any]) -> Point:
+    values: dict[str, Any] = {}
+    for key, value in settings.items():
+        if key != "label":
+            set_key(values, key, value)
+    return Point(str(settings.get("label", "")), scenario_from(values))
+
+
+def points(config: RunConfig, experiment: Experiment) -> list[Point]:
+    """All scenarios of an experiment; one that two combinations share (same law, same label) is kept once."""
+    found: dict[tuple[str, str], Point] = {}
+    for settings in _combinations(config, experiment):
+        point = _point(settings)
+        found.setdefault((point.label, point.scenario.digest()), point)
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Scenarios that are simulated together: their settings (as in the configuration) and the sources behind them."""
+
+    experiment: str
+    settings: tuple[str, ...]  # canonical JSON of each scenario's settings
+    sources: str
+    replications: int
+    steady: bool  # some scenario's window is fixed by a pilot run
+
+    @property
+    def name(self) -> str:
+        """Digest of what determines the results, the number of replications left out."""
+        return digest({"settings": self.settings})[:16]
+
+    def specification(self) -> str:
+        """JSON text from which a job can be run, with the digest of the sources that it depends on."""
+        return canonical_json({"settings": [json.loads(text) for text in self.settings], "sources": self.sources})
+
+
+def specified_points(specification: str) -> list[Point]:
+    """The scenarios of a chunk's specification."""
+    return [_point(settings) for settings in json.loads(specification)["settings"]]
+
+
+def chunks(config: RunConfig, name: str) -> list[Chunk]:
+    """The chunks of an experiment, in the order of the configuration."""
+    experiment = config.experiments[name]
+    groups: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
+    counts: dict[str, int] = {}
+    steady: set[str] = set()
+    modules: dict[str, set[str]] = {}
+    for settings in _combinations(config, experiment):
+        point = _point(settings)
+        key = canonical_json([settings.get(part) for part in experiment.split_by])
+        # elsewhere more replications leave the first ones as they are
+        counted = experiment.engine == "fluid_stability" or getattr(point.scenario, "slots", None) == "auto"
+        kept = {part: value for part, value in settings.items() if part != "replications" or counted}
+        groups.setdefault(key, {}).setdefault((point.label, point.scenario.digest()), kept)
+        counts[key] = max(counts.get(key, 0), point.scenario.replications)
+        modules.setdefault(key, set()).add(module_name(point.scenario))
+        if getattr(point.scenario, "horizon", None) == "auto":
+            steady.add(key)
+    engine = ENGINE_MODULES[experiment.engine]
+    return [
+        Chunk(
+            name,
+            tuple(canonical_json(settings) for settings in group.values()),
+            source_digest(*engine, *sorted(modules[key])),
+            counts[key],
+            key in steady,
+        )
+        for key, group in groups.items()
+    ]
+
+
+def blocks(replications: int, size: int) -> list[tuple[int, int]]:
+    """Ranges [first, last) of replications: multiples of the block size, so that more replications only add ranges."""
+    return [(first, min(first + size, replications)) for first in range(0, replications, size)]
+
+
+def schema_text() -> str:
+    """JSON schema of run configurations, with those of scenarios under `$defs`."""
+    schema = RunConfig.model_json_schema()
+    for kind in dict.fromkeys(KINDS.values()):
+        scenario = kind.model_json_schema(ref_template="#/$defs/{model}")
+        inner = scenario.pop("$defs", {})
+        schema["$defs"] = {**schema["$defs"], **inner, kind.__name__: scenario}
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,133 @@
+"""The steps of the workflow, one per rule: `python -m elastiqueue.workflow.steps STEP ...`."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from elastiqueue.errors import ConfigError, Parser, printable
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a step; returns the exit status."""
+    parser = Parser(prog="elastiqueue.workflow.steps", description=__doc__)
+    steps = parser.add_subparsers(required=True, metavar="STEP")
+
+    def step(name: str, run: object, *options: str, **lists: str) -> None:
+        one = steps.add_parser(name)
+        for option in options:
+            one.add_argument(f"--{option}", required=not option.endswith("?"), dest=option.rstrip("?"))
+        for option, count in lists.items():
+            one.add_argument(f"--{option}", nargs=count, default=[])
+        one.set_defaults(run=run)
+
+    step("pilot", _pilot, "spec", "output", "provenance")
+    step("block", _block, "spec", "first", "last", "output", "provenance", pilots="*")
+    step("summary", _summary, "output", spec="+", files="+", metrics="*")
+    step("compute", _compute, "engine", "output", "provenance", spec="+", metrics="*")
+    step("draw", _draw, "figure", "data", "pdf", "png", summaries="+")
+    step("diagram", _diagram, "figure", "pdf", "png")
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except (ValueError, OSError, ArithmeticError, RuntimeError) as error:
+        print(f"elastiqueue: {printable(error) or type(error).__name__}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _without_blas() -> None:
+    """Start numba without BLAS, which it looks for by importing scipy.linalg: a fifth of the time of a short job.
+
+    No kernel that simulates multiplies matrices.
+    """
+    if "scipy.linalg" not in sys.modules:
+        sys.modules["scipy.linalg"] = None  # type: ignore[assignment]  # an import of it fails now
+        try:
+            import numba.np.arraymath  # noqa: F401
+        finally:
+            del sys.modules["scipy.linalg"]
+
+
+def _pilot(options: argparse.Namespace) -> None:
+    _without_blas()
+    from elastiqueue.workflow.jobs import run_pilots
+
+    run_pilots(options.spec, options.output, options.provenance)
+
+
+def _block(options: argparse.Namespace) -> None:
+    _without_blas()
+    from elastiqueue.workflow.jobs import run_block
+
+    pilots = options.pilots[0] if options.pilots else None
+    run_block(options.spec, int(options.first), int(options.last), options.output, options.provenance, pilots)
+
+
+def _summary(options: argparse.Namespace) -> None:
+    from elastiqueue.results.tidy_tables import write_rows
+    from elastiqueue.workflow.summaries import summarise_chunk
+
+    files: dict[str, list[str]] = {}
+    for file in options.files:
+        files.setdefault(Path(file).parent.name, []).append(file)
+    rows = [
+        row
+        for spec, blocks in zip(options.spec, files.values(), strict=True)
+        for row in summarise_chunk(spec, blocks, options.metrics or None)
+    ]
+    _check_metrics(options, {row["metric"] for row in rows})
+    write_rows(rows, options.output)
+
+
+def _check_metrics(options: argparse.Namespace, found: set[str]) -> None:
+    for name in options.metrics:
+        if name not in found:
+            experiment = Path(options.output).stem
+            known = f"one of {', '.join(sorted(found))}" if found else "a metric of one of its models"
+            raise ConfigError(f"experiments.{experiment}.metrics = {name}: must be {known}")
+
+
+def _compute(options: argparse.Namespace) -> None:
+    from elastiqueue.results.provenance import Stopwatch
+    from elastiqueue.results.tidy_tables import write_rows
+    from elastiqueue.workflow.jobs import computed_rows, write_provenance
+
+    watch = Stopwatch()
+    rows = [row for spec in options.spec for row in computed_rows(options.engine, spec)]
+    _check_metrics(options, {row["metric"] for row in rows})
+    kept = [
+        row for row in rows if not options.metrics or row["metric"] in options.metrics or row["statistic"] == "path"
+    ]
+    write_rows(kept, options.output)
+    write_provenance(options.provenance, watch, *options.spec)
+
+
+def _draw(options: argparse.Namespace) -> None:
+    import pandas as pd
+
+    from elastiqueue.figures import draw
+    from elastiqueue.results.tidy_tables import read_table, write_table
+
+    tables = [read_table(path).assign(experiment=Path(path).stem) for path in options.summaries]
+    joined = pd.concat([table for table in tables if not table.empty], ignore_index=True)
+    write_table(joined[["experiment", *(name for name in joined if name != "experiment")]], options.data)
+    draw(options.figure, options.data, options.pdf, options.png)
+
+
+def _diagram(options: argparse.Namespace) -> None:
+    from elastiqueue.figures import draw
+
+    draw(options.figure, None, options.pdf, options.png)
+
+
+if __name__ == "__main__":
+    gc.set_threshold(100_000)  # most of a short job are imports, which leave no garbage that is worth the search
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # all files are closed; to take the interpreter apart would cost a third of a second per job

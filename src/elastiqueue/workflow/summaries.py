@@ -1,0 +1,76 @@
+"""Summaries: the estimates of an experiment from its block files, one row per scenario and metric.
+
+The header of a block file describes each of its scenarios i, with arrays `totals_i` and, where recorded, `paths_i`:
+
+    label       of its case
+    head        values of the columns that name the scenario in tidy tables
+    columns     what each column of the totals, shape (replications, columns), counts or integrates
+    metrics     name -> [numerator, denominator], each column -> weight: a metric is a ratio of sums over replications
+    components  what each column of the paths, shape (replications, times, components), holds
+    times       those of the rows of a path
+    tail        in place of these two: points (x, level), P(path > level) is estimated by the share of time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elastiqueue.results.files import read_arrays, text_digest
+from elastiqueue.results.tidy_tables import VALUES, value_row
+from elastiqueue.scenarios import SUP_DISTANCE
+from elastiqueue.statistics.estimates import Ratio, estimate, mean_estimate
+
+PATH_PARTS = 7  # components of a recorded path that the summary keeps: u, d0, d1, tasks, then q_1, q_2, q_3
+
+
+def summarise_chunk(
+    specification: str, files: Sequence[str | Path], metrics: Sequence[str] | None
+) -> list[dict[str, Any]]:
+    """Estimates of a chunk from all its block files: one row of a tidy table per scenario and metric."""
+    loaded = sorted((read_arrays(path) for path in files), key=lambda pair: pair[0]["first"])
+    begin, wanted = 0, text_digest(specification)
+    for meta, _ in loaded:
+        if meta.get("specification") != wanted or meta["first"] != begin:
+            raise ValueError(
+                f"{Path(files[0]).parent}: holds another scenario, or replications {meta['first']} to {meta['last']}"
+                f" where those from {begin} on must be; delete the folder and run again"
+            )
+        begin = meta["last"]
+    rows: list[dict[str, Any]] = []
+    for i, point in enumerate(loaded[0][0]["points"]):
+        totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
+        known = {name: Ratio(*parts) for name, parts in point["metrics"].items()}
+        kept = known if metrics is None else [name for name in metrics if name in known]
+        found = [value_row(name, estimate(known[name], point["columns"], totals)) for name in kept]
+        if f"paths_{i}" in loaded[0][1]:
+            paths = np.concatenate([arrays[f"paths_{i}"] for _, arrays in loaded])
+            if SUP_DISTANCE in (metrics or ()) and "times" in point:
+                from elastiqueue.engines.fluid import sup_distances
+                from elastiqueue.workflow.experiments import specified_points  # slow to import, and wanted here only
+
+                scenario: Any = specified_points(specification)[i].scenario
+                found.append(value_row(SUP_DISTANCE, mean_estimate(sup_distances(scenario, paths))))
+            else:
+                found.extend(_tail_rows(point["tail"], paths) if "tail" in point else _path_rows(point, paths))
+        rows.extend({"label": point["label"], **point["head"], **row} for row in found)
+    return rows
+
+
+def _path_rows(point: Mapping[str, Any], paths: NDArray[np.float64]) -> Iterable[dict[str, Any]]:
+    """Along the times: mean and error over the replications, and the path of replication 0."""
+    for row, time in enumerate(point["times"]):
+        for column, name in enumerate(point["components"][:PATH_PARTS]):
+            values = [float(value) for value in paths[:, row, column]]
+            yield value_row(name, mean_estimate(values), time, "path mean")
+            one = {"metric": name, "time": time, "statistic": "path", "mean": values[0], "n": 1}
+            yield {**dict.fromkeys(VALUES), **one}
+
+
+def _tail_rows(tail: Sequence[Sequence[float]], paths: NDArray[np.float64]) -> Iterable[dict[str, Any]]:
+    for x, level in tail:
+        yield value_row("tail", mean_estimate([float(np.mean(one > level)) for one in paths[:, :, 0]]), x, "tail")

@@ -1,0 +1,160 @@
+"""Files are whole or not there; blocks hold their replications; equal contents are equal bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from elastiqueue.results.files import read_arrays, write_arrays, write_atomically
+from elastiqueue.sources import PACKAGE, source_digest, source_files
+from elastiqueue.workflow.experiments import blocks, chunks, load, specified_points
+from elastiqueue.workflow.jobs import read_windows, run_block, run_pilots
+from elastiqueue.workflow.summaries import summarise_chunk
+
+VALUES = {
+    "run": "r", "output": "o", "seed": 1, "replications": 9,
+    "experiments": {
+        "a": {
+            "scenario": {"model": "tabs", "arrival_rate": 0.4, "setup_rate": 0.5, "buffer": 4, "horizon": 20},
+            "grid": {"servers": [3, 5], "standby_rate": [0.1, 1]},
+            "split_by": ["servers"],
+            "block": 4,
+        }
+    },
+    "figures": {},
+}  # fmt: skip
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "file.txt"
+    write_atomically(path, "old")
+    with pytest.raises(TypeError):
+        write_atomically(path, 3)  # type: ignore[arg-type]
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_two_writers_never_mix(tmp_path):
+    path = tmp_path / "file.txt"
+    texts = [str(k) * 200_000 for k in range(4)]
+    writers = [threading.Thread(target=write_atomically, args=(path, text)) for text in texts for _ in range(5)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert path.read_text() in texts
+
+
+def test_equal_arrays_are_equal_bytes_and_damage_is_noticed(tmp_path):
+    for name in ("one", "two"):
+        write_arrays(tmp_path / name, {"k": 1}, {"x": np.arange(1000.0)})
+    content = (tmp_path / "one").read_bytes()
+    assert content == (tmp_path / "two").read_bytes()
+    meta, arrays = read_arrays(tmp_path / "one")
+    assert meta == {"k": 1}
+    assert arrays["x"].tolist() == list(range(1000))
+    for damaged in (b"", content[: len(content) // 2], content[:-4], b"nonsense"):
+        (tmp_path / "three").write_bytes(damaged)
+        with pytest.raises(ValueError, match="damaged"):
+            read_arrays(tmp_path / "three")
+
+
+def test_blocks_only_grow_by_new_ranges():
+    assert blocks(9, 4) == [(0, 4), (4, 8), (8, 9)]
+    assert set(blocks(8, 4)) < set(blocks(12, 4))
+
+
+def test_chunks_split_by_keys_and_name_what_determines_them():
+    config = load(VALUES)
+    first, second = chunks(config, "a")
+    assert [len(specified_points(chunk.specification())) for chunk in (first, second)] == [2, 2]
+    more = chunks(load({**VALUES, "replications": 20}), "a")
+    assert [chunk.name for chunk in more] == [first.name, second.name]
+    other = chunks(load({**VALUES, "seed": 2}), "a")
+    assert not {chunk.name for chunk in other} & {first.name, second.name}
+
+
+def _summary(folder, size, replications=9):
+    chunk = chunks(load(VALUES), "a")[0]
+    files = []
+    for first, last in blocks(replications, size):
+        file = folder / f"{first:07d}-{last:07d}.npz"
+        run_block(chunk.specification(), first, last, file, file.with_suffix(".json"), None)
+        files.append(file)
+    return summarise_chunk(chunk.specification(), files, None)
+
+
+def test_results_do_not_depend_on_the_size_of_blocks(tmp_path):
+    tables = []
+    for size in (1, 4, 9):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        tables.append(_summary(folder, size))
+    assert tables[0] == tables[1] == tables[2]
+
+
+def test_a_longer_block_takes_over_the_replications_of_a_shorter_one(tmp_path, monkeypatch):
+    spec = chunks(load(VALUES), "a")[0].specification()
+    short, long, fresh = (
+        tmp_path / name for name in ("x/0000000-0000003.npz", "x/0000000-0000006.npz", "y/0000000-0000006.npz")
+    )
+    run_block(spec, 0, 3, short, short.with_suffix(".json"), None)
+    run_block(spec, 0, 6, fresh, fresh.with_suffix(".json"), None)
+    import elastiqueue.workflow.jobs as jobs
+
+    asked = []
+    real = jobs.simulate
+    monkeypatch.setattr(
+        jobs, "simulate", lambda s, first, last, span: asked.append((first, last)) or real(s, first, last, span)
+    )
+    run_block(spec, 0, 6, long, long.with_suffix(".json"), None)
+    assert asked == [(3, 6), (3, 6)]
+    assert long.read_bytes() == fresh.read_bytes()
+    changed = json.dumps({**json.loads(spec), "sources": "0" * 32})
+    asked.clear()
+    run_block(changed, 0, 6, long, long.with_suffix(".json"), None)
+    assert asked == [(0, 6), (0, 6)]
+
+
+def test_a_block_of_other_scenarios_is_refused(tmp_path):
+    one, two = chunks(load(VALUES), "a")
+    file = tmp_path / "0000000-0000002.npz"
+    run_block(one.specification(), 0, 2, file, file.with_suffix(".json"), None)
+    with pytest.raises(ValueError, match="another scenario"):
+        summarise_chunk(two.specification(), [file], None)
+
+
+def test_provenance_says_what_made_a_block(tmp_path):
+    spec = chunks(load(VALUES), "a")[0].specification()
+    file = tmp_path / "0000000-0000002.npz"
+    run_block(spec, 0, 2, file, file.with_suffix(".json"), None)
+    facts = json.loads(file.with_suffix(".json").read_text())
+    for key in ("versions", "cpu", "wall_seconds", "cpu_seconds", "peak_memory_mb", "scenarios", "sources"):
+        assert facts[key]
+
+
+def test_pilots_fix_windows_of_at_least_five_relaxation_times(tmp_path):
+    values = {**VALUES, "experiments": {"a": {**VALUES["experiments"]["a"]}}}
+    values["experiments"]["a"]["scenario"] = {
+        **VALUES["experiments"]["a"]["scenario"], "horizon": "auto", "warm_up": "auto",
+    }  # fmt: skip
+    chunk = chunks(load(values), "a")[0]
+    assert chunk.steady
+    run_pilots(chunk.specification(), tmp_path / "p.json", tmp_path / "p.provenance.json")
+    spans = read_windows(tmp_path / "p.json")
+    for span, point in zip(spans, specified_points(chunk.specification()), strict=True):
+        assert span.warm_up >= max(5 * point.scenario.relaxation_time, 10 * span.tau) * (1 - 1e-9)
+        assert span.horizon == 2 * span.warm_up
+
+
+def test_digests_follow_imports_and_only_those():
+    tabs = {path.relative_to(PACKAGE).as_posix() for path in source_files("elastiqueue.models.tabs.exponential")}
+    assert {"models/tabs/exponential.py", "sampling/rng.py", "models/base.py", "scenarios/autoscaling.py"} <= tabs
+    assert not {path for path in tabs if path.startswith(("models/central_queue", "figures", "workflow", "cli"))}
+    assert source_digest("elastiqueue.models.tabs.exponential") != source_digest(
+        "elastiqueue.models.central_queue.exponential"
+    )
