@@ -56,7 +56,7 @@ def test_simulated_metrics_are_exact_metrics_within_five_standard_errors(point, 
             **extra,
         }
     )
-    assert module_name(scenario).endswith("_phase_type")
+    assert module_name(scenario).endswith(".phase_type")
     found = estimates(scenario, simulate(scenario, 0, 64, SPAN, direct)[0])
     for name, value in exact(scenario).metrics.items():
         one = found[name]
