@@ -68,7 +68,7 @@ def replication(servers: int, **keys: object) -> Callable[[], float]:
     horizon = 250.0 * max(1, 10_000 // servers)
 
     def work() -> float:
-        totals = model.simulate(scenario, stream(1, scenario.digest(), 0), 0.0, horizon, np.empty(0)).totals
+        totals = model.simulate(scenario, stream(1, scenario.digest(), 0), (0.0, horizon), np.empty(0)).totals[0]
         return model.events(dict(zip(model.columns(scenario), totals, strict=True)))
 
     return work

@@ -162,7 +162,7 @@ def test_paths_of_tabs_conserve_servers_and_tasks(servers, load, mu, nu, buffer,
     module = model_of(scenario)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tabs_phase_type, "WORTH_IT", 0.0)
-        run = module.simulate(scenario, stream(seed, scenario.digest(), 0), 0.0, 20.0, grid, direct)
+        run = module.simulate(scenario, stream(seed, scenario.digest(), 0), (0.0, 20.0), grid, direct)
     counts = run.path * servers
     assert np.allclose(counts, np.round(counts), atol=1e-9)
     assert counts.min() >= 0
@@ -170,7 +170,7 @@ def test_paths_of_tabs_conserve_servers_and_tasks(servers, load, mu, nu, buffer,
     assert np.allclose(others[:, :3].sum(axis=1) + queue[:, 0], servers)
     assert np.allclose(others[:, 3], queue.sum(axis=1))
     assert (np.diff(queue, axis=1) <= 1e-9).all()
-    total = dict(zip(module.columns(scenario), run.totals, strict=True))
+    total = dict(zip(module.columns(scenario), run.totals[0], strict=True))
     of_servers = total["idle_on"] + total["idle_off"] + total["setup"] + total["q_1"]
     assert of_servers == pytest.approx(20 * servers, rel=1e-9)
     assert total["arrivals"] == total["accepted"] + total["lost_off"] + total["lost_full"]
@@ -209,7 +209,7 @@ def test_paths_of_the_central_queue_conserve_servers_and_tasks(
     )
     grid = np.arange(0, 20.5, 0.5)
     module = model_of(scenario)
-    run = module.simulate(scenario, stream(seed, scenario.digest(), 0), 0.0, 20.0, grid, direct)
+    run = module.simulate(scenario, stream(seed, scenario.digest(), 0), (0.0, 20.0), grid, direct)
     counts = run.path * servers
     assert np.allclose(counts, np.round(counts), atol=1e-9)
     assert counts.min() >= 0
@@ -222,7 +222,7 @@ def test_paths_of_the_central_queue_conserve_servers_and_tasks(
         assert np.allclose(setup, np.minimum(counts[:, 4], setup + off))
     if rule == "stagger" and model != "always_on":
         assert setup.max() <= 1
-    total = dict(zip(module.columns(scenario), run.totals, strict=True))
+    total = dict(zip(module.columns(scenario), run.totals[0], strict=True))
     assert total["arrivals"] - total["departures"] == pytest.approx(counts[-1, 3:].sum() - counts[0, 3:].sum())
     of_servers = total["idle_on"] + total["idle_off"] + total["setup"] + total["busy"]
     assert of_servers == pytest.approx(20 * servers, rel=1e-9)
@@ -295,10 +295,10 @@ def test_an_unlimited_buffer_is_a_very_long_one():
         long = scenario_from({**values, "buffer": 20_000, "service": service})
         module = model_of(endless)
         for direct in (False, True):
-            one = module.simulate(endless, stream(1, "ab", 0), 0.0, 400.0, np.empty(0), direct)
-            two = module.simulate(long, stream(1, "ab", 0), 0.0, 400.0, np.empty(0), direct)
-            first = dict(zip(module.columns(endless), one.totals, strict=True))
-            second = dict(zip(module.columns(long), two.totals, strict=True))
+            one = module.simulate(endless, stream(1, "ab", 0), (0.0, 400.0), np.empty(0), direct)
+            two = module.simulate(long, stream(1, "ab", 0), (0.0, 400.0), np.empty(0), direct)
+            first = dict(zip(module.columns(endless), one.totals[0], strict=True))
+            second = dict(zip(module.columns(long), two.totals[0], strict=True))
             assert second["lost_full"] == 0
             assert second["q_45"] > 0  # beyond the first allocation
             assert all(first[name] == second[name] for name in first if name in second)
@@ -313,8 +313,8 @@ def test_a_block_that_could_hold_more_events_than_a_number_can_count_ends_well(s
     }  # fmt: skip
     scenario = scenario_from(values)
     module = model_of(scenario)
-    run = module.simulate(scenario, stream(1, "ab", 0), 0.0, 9.9e7, np.empty(0))
-    total = dict(zip(module.columns(scenario), run.totals, strict=True))
+    run = module.simulate(scenario, stream(1, "ab", 0), (0.0, 9.9e7), np.empty(0))
+    total = dict(zip(module.columns(scenario), run.totals[0], strict=True))
     # each server is idle-on for an exponential time of mean 1/1000
     assert total["idle_on"] == pytest.approx(1e5, abs=5 * 1e-3 * math.sqrt(1e8))
     assert total["idle_off"] == pytest.approx(9.9e7 * 1e8, rel=1e-9)

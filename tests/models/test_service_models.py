@@ -205,7 +205,7 @@ def test_paths_of_tabs_keep_their_invariants(servers, load, mu, nu, buffer, star
         }
     )
     grid = np.arange(0, 20.5, 0.5)
-    run = tabs.simulate(scenario, stream(seed, scenario.digest(), 0), 0.0, 20.0, grid, direct)
+    run = tabs.simulate(scenario, stream(seed, scenario.digest(), 0), (0.0, 20.0), grid, direct)
     counts = run.path * servers
     assert np.allclose(counts, np.round(counts), atol=1e-9)
     assert counts.min() >= 0
@@ -214,7 +214,7 @@ def test_paths_of_tabs_keep_their_invariants(servers, load, mu, nu, buffer, star
     assert (np.diff(tail, axis=1) <= 1e-9).all()  # q_i decreasing in i
     assert np.allclose(counts[:, 3], tail.sum(axis=1))
     assert len(tabs.components(scenario)) == counts.shape[1]
-    total = dict(zip(tabs.columns(scenario), run.totals, strict=True))
+    total = dict(zip(tabs.columns(scenario), run.totals[0], strict=True))
     time_of_servers = total["idle_on"] + total["idle_off"] + total["setup"] + total["q_1"]
     assert time_of_servers == pytest.approx(20 * servers, rel=1e-9)
     assert total["arrivals"] == total["accepted"] + total["lost_off"] + total["lost_full"]
@@ -248,7 +248,7 @@ def test_paths_of_the_central_queue_keep_their_invariants(servers, load, mu, nu,
     )
     grid = np.arange(0, 20.5, 0.5)
     module = model_of(scenario)
-    run = module.simulate(scenario, stream(seed, scenario.digest(), 0), 0.0, 20.0, grid, direct)
+    run = module.simulate(scenario, stream(seed, scenario.digest(), 0), (0.0, 20.0), grid, direct)
     counts = run.path * servers
     assert np.allclose(counts, np.round(counts), atol=1e-9)
     assert counts.min() >= 0
@@ -261,7 +261,7 @@ def test_paths_of_the_central_queue_keep_their_invariants(servers, load, mu, nu,
         assert np.allclose(setup, np.minimum(counts[:, 4], setup + off))
     if rule == "stagger" and model != "always_on":
         assert setup.max() <= 1
-    total = dict(zip(module.columns(scenario), run.totals, strict=True))
+    total = dict(zip(module.columns(scenario), run.totals[0], strict=True))
     assert total["arrivals"] - total["departures"] == pytest.approx(counts[-1, 3:].sum() - counts[0, 3:].sum())
 
 
@@ -287,15 +287,15 @@ def test_an_unlimited_buffer_is_a_very_long_one():
     long = scenario_from({**values, "buffer": 2000})
     for direct in (False, True):
         words = stream(1, "ab", 0)
-        one = tabs.simulate(endless, words.copy(), 0.0, 400.0, np.empty(0), direct)
-        two = tabs.simulate(long, words.copy(), 0.0, 400.0, np.empty(0), direct)
-        first = dict(zip(tabs.columns(endless), one.totals, strict=True))
-        second = dict(zip(tabs.columns(long), two.totals, strict=True))
+        one = tabs.simulate(endless, words.copy(), (0.0, 400.0), np.empty(0), direct)
+        two = tabs.simulate(long, words.copy(), (0.0, 400.0), np.empty(0), direct)
+        first = dict(zip(tabs.columns(endless), one.totals[0], strict=True))
+        second = dict(zip(tabs.columns(long), two.totals[0], strict=True))
         assert second["lost_full"] == 0
         assert second["q_45"] > 0  # beyond the first allocation
         assert all(first[name] == second[name] for name in first if name in second)
         grid = np.linspace(0.0, 400.0, 5)
-        paths = [tabs.simulate(one, words.copy(), 0.0, 400.0, grid, direct).path for one in (endless, long)]
+        paths = [tabs.simulate(one, words.copy(), (0.0, 400.0), grid, direct).path for one in (endless, long)]
         assert np.array_equal(paths[0], paths[1][:, : paths[0].shape[1]])
         assert paths[0][-1, 3] > paths[0][-1, 4:].sum() + 1  # tasks are counted at all levels, the tail is cut
 
@@ -335,3 +335,16 @@ def test_time_averages_of_blocks_and_of_single_events_agree(keys):
     for name in fast:
         error = np.hypot(fast[name].se, plain[name].se)
         assert abs(fast[name].mean - plain[name].mean) <= 5 * error, name
+
+
+@pytest.mark.parametrize("model", ["tabs", "delayed_off"])
+@pytest.mark.parametrize("service", ["exponential", {"coxian": 3.0}])
+def test_batches_of_one_replication_add_up_to_the_whole(model: str, service: object) -> None:
+    """What is counted in (e_0, e_M] is the sum over its stretches, where the pauses (here: the grid) are the same."""
+    scenario = scenario_from({**BASE, "model": model, "servers": 30, "service": service, "horizon": 50})
+    module, grid = model_of(scenario), np.array([5.0, 20.0, 45.0, 50.0])
+    whole = module.simulate(scenario, stream(1, "ab", 0), (5.0, 50.0), grid)
+    parts = module.simulate(scenario, stream(1, "ab", 0), (5.0, 20.0, 45.0, 50.0), grid)
+    assert parts.totals.shape == (3, whole.totals.shape[1])
+    np.testing.assert_allclose(parts.totals.sum(axis=0), whole.totals[0], rtol=1e-12)
+    np.testing.assert_array_equal(parts.path, whole.path)

@@ -118,7 +118,7 @@ def test_growth_of_the_total_queue_is_the_predicted_one() -> None:
     for replication in range(20):
         words = seeding.stream(3, "0", replication)
         totals = dict(
-            zip(names, tabs.simulate(scenario, words, 5_000, 25_000, np.empty(0)).totals.tolist(), strict=True)
+            zip(names, tabs.simulate(scenario, words, (5_000, 25_000), np.empty(0)).totals[0].tolist(), strict=True)
         )
         growth.append((totals["accepted"] - totals["green"] - totals["shortened"]) / totals["time"])
     measured = mean_estimate(growth)

@@ -42,6 +42,11 @@ class Window:
     tau: float = math.nan
     pilot: float = 0.0
 
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Ends of the stretches that are measured, the end of the warm-up before them."""
+        return self.warm_up, self.horizon
+
 
 def _round_up(value: float) -> float:
     """Up to two significant digits, so that the window does not hang on the last bits of an estimate."""
@@ -62,7 +67,7 @@ def window(scenario: Scenario) -> Window:
     for doubling in range(DOUBLINGS + 1):
         grid = t0 * np.arange(5 * SAMPLES_PER_T0, length * SAMPLES_PER_T0 + 1) / SAMPLES_PER_T0
         words = stream(scenario.seed, scenario.digest(), length, PILOT)
-        path = model.simulate(scenario, words, 0.0, float(grid[-1]), grid).path
+        path = model.simulate(scenario, words, (0.0, float(grid[-1])), grid).path
         tau = max(autocorrelation_time(signal, t0 / SAMPLES_PER_T0) for signal in model.signals(scenario, path))
         if length * t0 >= PILOT_IN_TAU * tau or doubling == DOUBLINGS:
             break
@@ -101,17 +106,18 @@ def simulate(
 
     Returns
     -------
-    totals : shape (last - first, number of columns), columns as the model names them.
+    totals : shape (R M, C), the M stretches of each of the R = last - first replications, C columns as the model names
+        them.
     paths : shape (last - first, T, components); T = 0 where nothing is recorded.
     """
     model = model_of(scenario)
     span = span or window(scenario)
     grid, name = grid_of(scenario), scenario.digest()
     runs = [
-        model.simulate(scenario, stream(scenario.seed, name, index), span.warm_up, span.horizon, grid, direct)
+        model.simulate(scenario, stream(scenario.seed, name, index), span.edges, grid, direct)
         for index in range(first, last)
     ]
-    return np.array([run.totals for run in runs]), np.array([run.path for run in runs])
+    return np.concatenate([run.totals for run in runs]), np.array([run.path for run in runs])
 
 
 def estimates(scenario: Scenario, totals: NDArray[np.float64]) -> dict[str, Estimate]:

@@ -11,8 +11,9 @@ which lets one definition serve the simulator (ratio of sums over replications, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +21,45 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Replication:
-    """Totals of one replication (by column), and its path on a time grid (rows: times; may be empty)."""
+    """Totals of one replication, shape (M, C): a row per measured stretch; its path on a time grid, shape (T, K)."""
 
     totals: NDArray[np.float64]
     path: NDArray[np.float64]
 
 
-def stops(grid: NDArray[np.float64], warm_up: float, horizon: float) -> Iterator[tuple[float, int]]:
-    """The times at which a simulator pauses, in order, each with its row of the grid (-1: none).
+class System(Protocol):
+    """A system in the middle of a replication: its state, what it has counted, and its random stream."""
 
-    The pauses are the grid times, the end of the warm-up and the horizon.
+    def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Simulate on from `start`, pausing at each of `ends`, shape (T,). Returns the path there, shape (T, K)."""
+
+    def totals(self) -> Sequence[float]:
+        """What was counted since the last reset: the columns without the first, which is the time."""
+
+    def reset(self) -> None:
+        """Count from 0 again."""
+
+
+def replicate(system: System, edges: Sequence[float], grid: NDArray[np.float64]) -> Replication:
+    """One replication from time 0 on.
+
+    Parameters
+    ----------
+    edges : e_0 < ... < e_M; row k of the totals is what is counted in (e_(k-1), e_k], in mean service times.
+    grid : increasing times in [0, e_M] at which the state is recorded, shape (T,).
+
+    The pauses are the times of both, also one at 0; a kernel may draw afresh at each.
     """
-    rows = {float(time): row for row, time in enumerate(grid)}
-    for time in sorted({*rows, float(warm_up), float(horizon)}):
-        yield time, rows.get(time, -1)
+    recorded = {float(time) for time in grid}
+    pauses = np.array(sorted(recorded | {float(edge) for edge in edges}))
+    rows, totals, start, done = [], [], 0.0, 0
+    with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
+        for number, edge in enumerate(edges):
+            until = int(np.searchsorted(pauses, edge, side="right"))
+            path = system.follow(start, pauses[done:until])
+            rows.append(path[[float(time) in recorded for time in pauses[done:until]]])
+            if number > 0:
+                totals.append([edge - start, *system.totals()])
+            system.reset()
+            start, done = float(edge), until
+    return Replication(np.array(totals, np.float64), np.concatenate(rows))

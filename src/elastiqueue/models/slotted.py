@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -308,12 +308,12 @@ def metrics(scenario: SlottedScenario) -> dict[str, Ratio]:
 def simulate(
     scenario: SlottedScenario,
     words: NDArray[np.uint64],
-    warm_up: float,
-    horizon: float,
+    edges: Sequence[float],
     grid: NDArray[np.float64],
     direct: bool = False,
 ) -> Replication:
-    """One replication: totals over the slots from warm_up to horizon, and samples of the weighted backlog, (T, 1)."""
+    """One replication: totals over the slots from edges[0] to edges[1], and samples of the weighted backlog, (T, 1)."""
+    warm_up, horizon = edges
     chosen = parameters(scenario)
     first = int(horizon - warm_up) // 2
     rest = int(horizon - warm_up) - first
@@ -334,7 +334,7 @@ def simulate(
         early = totals[single_type.TOTAL]
         totals = one.advance(rest, totals)
         samples = np.empty((0, 1))
-    return Replication(np.array([*totals, early, first]), samples)
+    return Replication(np.array([[*totals, early, first]]), samples)
 
 
 def tail_levels(scenario: SlottedScenario) -> list[tuple[float, float]]:

@@ -112,7 +112,7 @@ def cost(scenario: Any, horizon: float, replications: int, least: float) -> floa
     def seconds(length: float, index: int) -> float:
         words, grid = stream(0, scenario.digest(), index), _grid(scenario, length)
         begun = time.thread_time()
-        simulate(scenario, words, 0.0, length, grid)
+        simulate(scenario, words, (0.0, length), grid)
         return time.thread_time() - begun
 
     shortest = min(horizon, max(1.0, 30.0 / (scenario.servers or 30)))  # something happens; a cluster may have classes

@@ -24,13 +24,13 @@ uniformised blocks, applied to these events.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.models.base import Replication, stops
+from elastiqueue.models.base import Replication, replicate
 from elastiqueue.sampling.rng import TO_UNIT, binomial, exponential, gamma, step, uniform
 from elastiqueue.sampling.thinning import rate_at
 from elastiqueue.scenarios.autoscaling import ServiceScenario
@@ -300,11 +300,53 @@ def _advance_blocks(n, rate, mu, nu, rule, start, end, state, words, counts, int
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
 
 
+def observed(scenario: ServiceScenario, on: int, tasks: int, setup: int) -> list[float]:
+    """A row of a path: fractions u, d0, d1, busy, and waiting tasks per server."""
+    n = scenario.servers
+    row = [max(on - tasks, 0), n - on - setup, setup, min(on, tasks), max(tasks - on, 0)]
+    return [value / n for value in row]
+
+
+class _System:
+    """A replication under way (`models.base.System`)."""
+
+    def __init__(self, scenario: ServiceScenario, words: NDArray[np.uint64], direct: bool) -> None:
+        self.scenario, self.words = scenario, words
+        self.blocks = scenario.arrival.constant and not direct
+        self.rule = discipline(scenario)
+        on, tasks = initial_counts(scenario)
+        setup = 0 if self.rule == KEEPS else int(_in_setup(scenario.servers, self.rule, on, tasks, 0))
+        self.state = np.array([on, tasks, setup], np.int64)
+        self.counts = np.zeros(len(COUNTS), np.int64)
+        self.integrals = np.zeros(len(INTEGRALS))
+
+    def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
+        n, arrival = self.scenario.servers, self.scenario.arrival
+        mu, nu = rates(self.scenario)
+        state = (self.state, self.words, self.counts, self.integrals)
+        times, steps, omega = np.array(arrival.times), np.array(arrival.rates), 2 * math.pi / arrival.period
+        path = np.empty((ends.size, 5))
+        for row, end in enumerate(ends):
+            if self.blocks:
+                _advance_blocks(n, steps[0], mu, nu, self.rule, start, end, *state)
+            else:
+                _advance_direct(n, times, steps, arrival.amplitude, omega, mu, nu, self.rule, start, end, *state)
+            start = end
+            path[row] = observed(self.scenario, *map(int, self.state))
+        return path
+
+    def totals(self) -> list[float]:
+        return [*self.counts, *self.integrals]
+
+    def reset(self) -> None:
+        self.counts[:] = 0
+        self.integrals[:] = 0.0
+
+
 def simulate(
     scenario: ServiceScenario,
     words: NDArray[np.uint64],
-    warm_up: float,
-    horizon: float,
+    edges: Sequence[float],
     grid: NDArray[np.float64],
     direct: bool = False,
 ) -> Replication:
@@ -314,36 +356,7 @@ def simulate(
     -------
     Replication : totals by `columns`, and a path of shape (T, 5): fractions u, d0, d1, busy, waiting tasks per server.
     """
-    n, arrival = scenario.servers, scenario.arrival
-    mu, nu = rates(scenario)
-    rule = discipline(scenario)
-    on, tasks = initial_counts(scenario)
-    setup = 0 if rule == KEEPS else int(_in_setup(n, rule, on, tasks, 0))
-    state = np.array([on, tasks, setup], np.int64)
-    counts = np.zeros(len(COUNTS), np.int64)
-    integrals = np.zeros(len(INTEGRALS))
-    path = np.empty((grid.size, 5))
-    times, steps = np.array(arrival.times), np.array(arrival.rates)
-    now, counted = 0.0, warm_up == 0.0
-    with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
-        for stop, row in stops(grid, warm_up, horizon):
-            if arrival.constant and not direct:
-                _advance_blocks(n, steps[0], mu, nu, rule, now, stop, state, words, counts, integrals)
-            else:
-                omega = 2 * math.pi / arrival.period
-                _advance_direct(
-                    n, times, steps, arrival.amplitude, omega, mu, nu, rule, now, stop, state, words, counts, integrals
-                )
-            now = stop
-            if row >= 0:
-                on, tasks, setup = (int(value) for value in state)
-                spare = n - on - setup
-                path[row] = [max(on - tasks, 0) / n, spare / n, setup / n, min(on, tasks) / n, max(tasks - on, 0) / n]
-            if not counted and now >= warm_up:
-                counts[:] = 0
-                integrals[:] = 0.0
-                counted = True
-    return Replication(np.array([horizon - warm_up, *counts, *integrals], np.float64), path)
+    return replicate(_System(scenario, words, direct), edges, grid)
 
 
 def events(totals: dict[str, float]) -> float:

@@ -20,13 +20,13 @@ these events.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.models.base import Replication, stops
+from elastiqueue.models.base import Replication, replicate
 from elastiqueue.models.central_queue import exponential as central_queue
 from elastiqueue.models.central_queue.exponential import components, discipline, initial_counts, metrics, rates, signals
 from elastiqueue.sampling.phases import kernel_law, largest_rise, phase_counts, pick
@@ -287,49 +287,57 @@ def _advance_blocks(n, rate, mu, nu, delta, rule, law, start, end, state, phases
             break
 
 
+class _System:
+    """A replication under way (`models.base.System`)."""
+
+    def __init__(self, scenario: ServiceScenario, words: NDArray[np.uint64], direct: bool) -> None:
+        self.scenario, self.words = scenario, words
+        self.blocks = scenario.arrival.constant and not direct
+        service = scenario.phase_type
+        self.rule, self.law = discipline(scenario), kernel_law(service)
+        on, tasks = initial_counts(scenario)
+        self.state = np.array([on, tasks, _setups(scenario.servers, self.rule, on, tasks, 0)], np.int64)
+        self.phases = np.array(phase_counts(min(on, tasks), service), np.int64)
+        self.counts = np.zeros(PHASES + 1, np.int64)
+        self.integrals = np.zeros(len(central_queue.INTEGRALS))
+        mu, nu = rates(scenario)
+        clock = 0.0 if math.isinf(mu) else mu
+        # A setup that starts, and one that ends beside no waiting task or beside one (staggered: the next one starts).
+        first = max(rate for rate, p in zip(service.rates, service.initial, strict=True) if p > 0)
+        rises = (nu, clock - nu, first - (0.0 if self.rule == STAGGERS else nu))
+        self.delta = largest_rise(service, rises, clock)
+
+    def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
+        n, arrival = self.scenario.servers, self.scenario.arrival
+        mu, nu = rates(self.scenario)
+        state = (self.state, self.phases, self.words, self.counts, self.integrals)
+        times, steps, omega = np.array(arrival.times), np.array(arrival.rates), 2 * math.pi / arrival.period
+        path = np.empty((ends.size, 5))
+        for row, end in enumerate(ends):
+            if self.blocks:
+                _advance_blocks(n, steps[0], mu, nu, self.delta, self.rule, self.law, start, end, *state)
+            else:
+                _advance_direct(
+                    n, times, steps, arrival.amplitude, omega, mu, nu, self.rule, self.law, start, end, *state
+                )
+            start = end
+            path[row] = central_queue.observed(self.scenario, *map(int, self.state))
+        return path
+
+    def totals(self) -> list[float]:
+        return [*self.counts[:PHASES], *self.integrals, self.counts[PHASES]]
+
+    def reset(self) -> None:
+        self.counts[:] = 0
+        self.integrals[:] = 0.0
+
+
 def simulate(
     scenario: ServiceScenario,
     words: NDArray[np.uint64],
-    warm_up: float,
-    horizon: float,
+    edges: Sequence[float],
     grid: NDArray[np.float64],
     direct: bool = False,
 ) -> Replication:
     """One replication; arguments as `models.tabs.exponential.simulate`, path as `central_queue.exponential`."""
-    n, arrival, service = scenario.servers, scenario.arrival, scenario.phase_type
-    mu, nu = rates(scenario)
-    rule, law = discipline(scenario), kernel_law(service)
-    on, tasks = initial_counts(scenario)
-    state = np.array([on, tasks, _setups(n, rule, on, tasks, 0)], np.int64)
-    phases = np.array(phase_counts(min(on, tasks), service), np.int64)
-    counts = np.zeros(PHASES + 1, np.int64)
-    integrals = np.zeros(len(central_queue.INTEGRALS))
-    path = np.empty((grid.size, 5))
-    times, steps = np.array(arrival.times), np.array(arrival.rates)
-    clock = 0.0 if math.isinf(mu) else mu
-    # A setup that starts, and one that ends beside no waiting task or beside one (staggered: the next one starts).
-    first = max(rate for rate, p in zip(service.rates, service.initial, strict=True) if p > 0)
-    delta = largest_rise(service, (nu, clock - nu, first - (0.0 if rule == STAGGERS else nu)), clock)
-    now, counted = 0.0, warm_up == 0.0
-    with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
-        for stop, row in stops(grid, warm_up, horizon):
-            if arrival.constant and not direct:
-                _advance_blocks(
-                    n, steps[0], mu, nu, delta, rule, law, now, stop, state, phases, words, counts, integrals
-                )
-            else:
-                omega = 2 * math.pi / arrival.period
-                _advance_direct(
-                    n, times, steps, arrival.amplitude, omega, mu, nu, rule, law, now, stop, state, phases, words,
-                    counts, integrals,
-                )  # fmt: skip
-            now = stop
-            if row >= 0:
-                on, tasks, setup = (int(value) for value in state)
-                spare = n - on - setup
-                path[row] = [max(on - tasks, 0) / n, spare / n, setup / n, min(on, tasks) / n, max(tasks - on, 0) / n]
-            if not counted and now >= warm_up:
-                counts[:] = 0
-                integrals[:] = 0.0
-                counted = True
-    return Replication(np.array([horizon - warm_up, *counts[:PHASES], *integrals, counts[PHASES]], np.float64), path)
+    return replicate(_System(scenario, words, direct), edges, grid)

@@ -37,13 +37,13 @@ many at once where it can:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.models.base import Replication, stops
+from elastiqueue.models.base import Replication, replicate
 from elastiqueue.sampling.rng import TICKS, TO_UNIT, beta, binomial, exponential, gamma, ones, step, ticks, uniform
 from elastiqueue.sampling.thinning import rate_at
 from elastiqueue.scenarios.autoscaling import TAIL, ServiceScenario
@@ -550,11 +550,49 @@ def _follow_direct(
     return queue, integrals
 
 
+class _System:
+    """A replication under way (`models.base.System`)."""
+
+    def __init__(self, scenario: ServiceScenario, words: NDArray[np.uint64], direct: bool) -> None:
+        self.scenario, self.words = scenario, words
+        self.blocks = scenario.arrival.constant and not scenario.aborts and not direct
+        q1, d0, d1, idle = initial_counts(scenario)
+        self.tail = tail_length(scenario)
+        self.queue = np.zeros(self.tail + 2, np.int64)
+        self.queue[1] = q1
+        self.others = np.array([idle, d0, d1, 1], np.int64)
+        self.counts = np.zeros(len(COUNTS), np.int64)
+        self.integrals = np.zeros(self.tail + 4)
+
+    def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
+        n, arrival = self.scenario.servers, self.scenario.arrival
+        buffer = np.iinfo(np.int64).max if self.scenario.buffer is None else self.scenario.buffer
+        states = np.empty((ends.size, 4 + self.tail), np.int64)
+        state = (self.queue, self.others, self.words, self.counts, self.integrals, states)
+        mu, nu = rates(self.scenario)
+        if self.blocks:
+            self.queue, self.integrals = _follow_blocks(n, arrival.rates[0], mu, nu, buffer, start, ends, *state)
+        else:
+            times, steps, omega = np.array(arrival.times), np.array(arrival.rates), 2 * math.pi / arrival.period
+            self.queue, self.integrals = _follow_direct(
+                n, times, steps, arrival.amplitude, omega, mu, nu, buffer, self.scenario.aborts, start, ends, *state
+            )
+        return states / n
+
+    def totals(self) -> list[float]:
+        counts, integrals = self.counts, self.integrals
+        accepted = counts[ARRIVALS] - counts[LOST_OFF] - counts[LOST_FULL]
+        return [accepted, *counts, math.fsum(integrals[4:]), *integrals[: 3 + self.tail]]
+
+    def reset(self) -> None:
+        self.counts[:] = 0
+        self.integrals[:] = 0.0
+
+
 def simulate(
     scenario: ServiceScenario,
     words: NDArray[np.uint64],
-    warm_up: float,
-    horizon: float,
+    edges: Sequence[float],
     grid: NDArray[np.float64],
     direct: bool = False,
 ) -> Replication:
@@ -564,8 +602,7 @@ def simulate(
     ----------
     scenario : of model tabs or jiq, exponential service.
     words : state of the generator, shape (4,); is advanced.
-    warm_up, horizon : totals are counted from the one to the other, in mean service times.
-    grid : increasing times in [0, horizon] at which the state is recorded, shape (T,).
+    edges, grid : as `models.base.replicate` takes them, in mean service times.
     direct : use the plain simulator even where the fast one applies.
 
     Returns
@@ -573,42 +610,7 @@ def simulate(
     Replication : totals by `columns`, and a path of shape (T, 4 + tail), all per server: u, d0, d1, the number of tasks
         (at all levels, also those beyond the tail), q_1, q_2, ...
     """
-    n, arrival = scenario.servers, scenario.arrival
-    mu, nu = rates(scenario)
-    q1, d0, d1, idle = initial_counts(scenario)
-    buffer = np.iinfo(np.int64).max if scenario.buffer is None else scenario.buffer
-    queue = np.zeros(TAIL + 2 if scenario.buffer is None else scenario.buffer + 2, np.int64)
-    queue[1] = q1
-    others = np.array([idle, d0, d1, 1], np.int64)
-    counts = np.zeros(len(COUNTS), np.int64)
-    integrals = np.zeros(queue.size + 2)
-    tail = tail_length(scenario)
-    pauses = list(stops(grid, warm_up, horizon))
-    ends = np.array([time for time, _ in pauses])
-    states = np.empty((ends.size, 4 + tail), np.int64)
-    times, steps = np.array(arrival.times), np.array(arrival.rates)
-    counted = np.searchsorted(ends, warm_up, side="right")
-    with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
-        for start, part in ((0.0, slice(counted)), (warm_up, slice(counted, None))):
-            counts[:] = 0
-            integrals[:] = 0.0
-            if arrival.constant and not scenario.aborts and not direct:
-                queue, integrals = _follow_blocks(
-                    n, steps[0], mu, nu, buffer, start, ends[part], queue, others, words, counts, integrals,
-                    states[part],
-                )  # fmt: skip
-            else:
-                queue, integrals = _follow_direct(
-                    n, times, steps, arrival.amplitude, 2 * math.pi / arrival.period, mu, nu, buffer, scenario.aborts,
-                    start, ends[part], queue, others, words, counts, integrals, states[part],
-                )  # fmt: skip
-    path = states[[row >= 0 for _, row in pauses]] / n
-    accepted = counts[ARRIVALS] - counts[LOST_OFF] - counts[LOST_FULL]
-    waiting = math.fsum(integrals[4:])
-    totals = np.array(
-        [horizon - warm_up, accepted, *counts, waiting, *integrals[:3], *integrals[3 : 3 + tail]], np.float64
-    )
-    return Replication(totals, path)
+    return replicate(_System(scenario, words, direct), edges, grid)
 
 
 def events(totals: dict[str, float]) -> float:

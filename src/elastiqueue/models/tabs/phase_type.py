@@ -32,13 +32,13 @@ several times the event; so nothing is allocated in them, and arrays grow betwee
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.models.base import Replication, stops
+from elastiqueue.models.base import Replication, replicate
 from elastiqueue.models.tabs import exponential as tabs
 from elastiqueue.models.tabs.exponential import (
     components,
@@ -507,57 +507,60 @@ def _advance(
     return servers, queue, integrals
 
 
+class _System:
+    """A replication under way (`models.base.System`)."""
+
+    def __init__(self, scenario: ServiceScenario, words: NDArray[np.uint64], direct: bool) -> None:
+        self.scenario, self.words = scenario, words
+        service = scenario.phase_type
+        self.worth_it = math.inf if direct or not scenario.arrival.constant else WORTH_IT
+        self.law, self.kinds = kernel_law(service), kernel_kinds(service)
+        mu, nu = rates(scenario)
+        self.delta = max(largest_rise(service, (nu, mu - nu), mu), 0.001)  # not 0, by which a block divides
+        busy, d0, d1, idle = initial_counts(scenario)
+        self.tail, phases = tail_length(scenario), service.phases
+        size = self.tail + 2  # row 0, one row per queue length, and one beyond that stays 0
+        self.servers, self.queue = np.zeros((size, phases + 1), np.int64), np.zeros(size, np.int64)
+        self.servers[1, :phases] = phase_counts(busy, service)
+        self.queue[1] = busy
+        self.others = np.array([idle, d0, d1, 1], np.int64)
+        self.counts = np.zeros(MET + phases, np.int64)
+        self.integrals = np.zeros(size + 2)
+
+    def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
+        n, arrival = self.scenario.servers, self.scenario.arrival
+        times, steps, omega = np.array(arrival.times), np.array(arrival.rates), 2 * math.pi / arrival.period
+        buffer = np.iinfo(np.int64).max if self.scenario.buffer is None else self.scenario.buffer
+        path = np.empty((ends.size, 4 + self.tail))
+        for row, end in enumerate(ends):
+            self.servers, self.queue, self.integrals = _advance(
+                n, times, steps, arrival.amplitude, omega, *rates(self.scenario), self.delta, buffer, self.law,
+                self.kinds, self.worth_it, start, end, self.servers, self.queue, self.others, self.words, self.counts,
+                self.integrals,
+            )  # fmt: skip
+            start = end
+            path[row] = [*self.others[:3], self.queue[1:].sum(), *self.queue[1 : self.tail + 1]]
+        return path / n
+
+    def totals(self) -> list[float]:
+        counts, integrals = self.counts, self.integrals
+        met = zip(self.scenario.phase_type.residual(), counts[MET:], strict=True)
+        found = math.fsum([counts[FOUND], *(m * int(c) for m, c in met)])
+        accepted = counts[ARRIVALS] - counts[LOST_OFF] - counts[LOST_FULL]
+        numbers = [*counts[:FOUND], found, *counts[FOUND + 1 : PHASES]]
+        return [accepted, *numbers, math.fsum(integrals[4:]), *integrals[: 3 + self.tail], counts[PHASES]]
+
+    def reset(self) -> None:
+        self.counts[:] = 0
+        self.integrals[:] = 0.0
+
+
 def simulate(
     scenario: ServiceScenario,
     words: NDArray[np.uint64],
-    warm_up: float,
-    horizon: float,
+    edges: Sequence[float],
     grid: NDArray[np.float64],
     direct: bool = False,
 ) -> Replication:
     """One replication; arguments and result as `elastiqueue.models.tabs.exponential.simulate`."""
-    n, arrival, service = scenario.servers, scenario.arrival, scenario.phase_type
-    mu, nu = rates(scenario)
-    busy, d0, d1, idle = initial_counts(scenario)
-    buffer = np.iinfo(np.int64).max if scenario.buffer is None else scenario.buffer
-    tail = tail_length(scenario)
-    law, phases = kernel_law(service), service.phases
-    size = tail + 2  # row 0, one row per queue length, and one beyond that stays 0
-    servers, queue = np.zeros((size, phases + 1), np.int64), np.zeros(size, np.int64)
-    servers[1, :phases] = phase_counts(busy, service)
-    queue[1] = busy
-    others = np.array([idle, d0, d1, 1], np.int64)
-    counts = np.zeros(MET + phases, np.int64)
-    integrals = np.zeros(size + 2)
-    path = np.empty((grid.size, 4 + tail))
-    times, steps = np.array(arrival.times), np.array(arrival.rates)
-    kinds = kernel_kinds(service)
-    delta = max(largest_rise(service, (nu, mu - nu), mu), 0.001)  # not 0, by which a block divides
-
-    def advance(start: float, end: float) -> None:
-        nonlocal servers, queue, integrals
-        servers, queue, integrals = _advance(
-            n, times, steps, arrival.amplitude, 2 * math.pi / arrival.period, mu, nu, delta, buffer, law, kinds,
-            math.inf if direct or not arrival.constant else WORTH_IT, start, end, servers, queue, others, words, counts,
-            integrals,
-        )  # fmt: skip
-
-    now, counted = 0.0, warm_up == 0.0
-    with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
-        for stop, row in stops(grid, warm_up, horizon):
-            advance(now, stop)
-            now = stop
-            if row >= 0:
-                path[row, :3] = others[:3] / n
-                path[row, 3] = queue[1:].sum() / n
-                path[row, 4:] = queue[1 : tail + 1] / n
-            if not counted and now >= warm_up:
-                counts[:] = 0
-                integrals[:] = 0.0
-                counted = True
-    found = math.fsum([counts[FOUND], *(m * int(c) for m, c in zip(service.residual(), counts[MET:], strict=True))])
-    accepted = counts[ARRIVALS] - counts[LOST_OFF] - counts[LOST_FULL]
-    numbers = [*counts[:FOUND], found, *counts[FOUND + 1 : PHASES]]
-    waiting = math.fsum(integrals[4:])
-    totals = [horizon - warm_up, accepted, *numbers, waiting, *integrals[: 3 + tail], counts[PHASES]]
-    return Replication(np.array(totals, np.float64), path)
+    return replicate(_System(scenario, words, direct), edges, grid)
