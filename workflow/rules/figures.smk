@@ -19,7 +19,9 @@ rule draw:
     params:
         function=drawing,
         caption=caption,
-        sources=lambda wildcards: source_digest("elastiqueue.results.tidy_tables", f"elastiqueue.figures.{drawing(wildcards)}"),
+        sources=lambda wildcards: source_digest(
+            "elastiqueue.results.tidy_tables", f"elastiqueue.figures.{drawing(wildcards)}"
+        ),
     shell:
         "python -m elastiqueue.workflow.steps draw --figure {params.function} --summaries {input:q} --data {output.data:q} --pdf {output.pdf:q} --png {output.png:q} |& tee {log:q}"
 
