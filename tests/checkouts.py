@@ -20,6 +20,7 @@ from tests.conftest import ROOT, copy_project
 LIMIT = 1500  # seconds of a run, after which it is ended: executors may hang for ever
 TABLE, FIGURE = "results/tiny/data/fig4.csv", "results/tiny/fig4.pdf"
 TINY = {
+    "extends": "papers",
     "run": "tiny",
     "output": "results/tiny",
     "replications": 4,

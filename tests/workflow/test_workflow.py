@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import copy_project
 
 TINY = """
+extends: papers
 run: tiny
 output: results/tiny
 replications: 4
@@ -135,7 +136,7 @@ def test_a_changed_parameter_is_computed_anew_and_an_old_one_is_found_again(proj
 )
 def test_a_mistake_in_the_configuration_is_one_line_and_writes_nothing(project, line, says, tmp_path):
     bad = tmp_path / "bad.yaml"
-    bad.write_text(f"run: bad\noutput: results/bad\n{line}\n")
+    bad.write_text(f"extends: papers\nrun: bad\noutput: results/bad\n{line}\n")
     output = run(project, config=str(bad), check=False, targets=[])
     ours = [text for text in output.splitlines() if "elastiqueue:" in text]
     assert len(ours) == 1

@@ -1,10 +1,10 @@
 # The papers' claims judged on the run; the run compared with the reference results; its checksums.
 from elastiqueue.claims.verdicts import read_claims
 
-CLAIMS = "config/claims.yaml"
-VERDICTS = [f"{OUTPUT}/claims.{kind}" for kind in ("json", "md", "html")]
+CLAIMS = RUN.claims or []
+VERDICTS = [f"{OUTPUT}/claims.{kind}" for kind in ("json", "md", "html") if CLAIMS]
 try:
-    JUDGED = read_claims(CLAIMS).experiments()
+    JUDGED = read_claims(CLAIMS).experiments() if CLAIMS else []
 except ConfigError as error:
     print(f"elastiqueue: {error}", file=sys.stderr)
     sys.exit(2)
@@ -13,11 +13,7 @@ except ConfigError as error:
 rule claims:
     input:
         claims=CLAIMS,
-        tables=[
-            f"{RESULTS}/{'summaries' if simulated(name) else 'computed'}/{name}.csv"
-            for name in JUDGED
-            if name in RUN.experiments
-        ],
+        tables=[table(name) for name in JUDGED if name in RUN.experiments],
     output:
         f"{OUTPUT}/claims.json",
         f"{OUTPUT}/claims.md",

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from elastiqueue.scenarios.reading import ConfigError
 from elastiqueue.workflow.experiments import blocks, chunks, load
+from elastiqueue.workflow.runs import composed
 from elastiqueue.sources import source_digest
 
 try:
-    RUN = load(config)
+    RUN = load(composed(config, *PAPERS))
     CHUNKS = {name: {chunk.name: chunk for chunk in chunks(RUN, name)} for name in RUN.experiments}
 except ConfigError as error:
     print(f"elastiqueue: {error}", file=sys.stderr)
@@ -38,6 +39,11 @@ def simulated(name):
     return RUN.experiments[name].engine == "simulate"
 
 
+def table(name):
+    """The tidy table of an experiment."""
+    return f"{RESULTS}/{'summaries' if simulated(name) else 'computed'}/{name}.csv"
+
+
 def specification(wildcards):
     return SPECIFICATIONS[wildcards.experiment][wildcards.chunk]
 
@@ -65,10 +71,7 @@ def metrics(wildcards):
 
 
 def summaries(wildcards):
-    return [
-        f"{RESULTS}/{'summaries' if simulated(name) else 'computed'}/{name}.csv"
-        for name in RUN.figures[wildcards.figure].experiments
-    ]
+    return [table(name) for name in RUN.figures[wildcards.figure].experiments]
 
 
 def drawing(wildcards):

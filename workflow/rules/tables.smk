@@ -20,10 +20,7 @@ TABLES = [
 
 rule table:
     input:
-        lambda wildcards: [
-            f"{RESULTS}/{'summaries' if simulated(name) else 'computed'}/{name}.csv"
-            for name in TABLE_INPUTS[wildcards.table]
-        ],
+        lambda wildcards: [table(name) for name in TABLE_INPUTS[wildcards.table]],
     output:
         csv=report(
             f"{OUTPUT}/tables/{{table}}.csv",

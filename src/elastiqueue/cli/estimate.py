@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from elastiqueue.cli.options import check_json
 from elastiqueue.results.provenance import usable_cores
 from elastiqueue.scenarios.reading import merged
 from elastiqueue.workflow.experiments import load
 from elastiqueue.workflow.running_time import estimate
+from elastiqueue.workflow.runs import composed
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,10 +34,10 @@ def command(options: argparse.Namespace) -> None:
     if options.json == "-":
         raise ConfigError("--json = -: must be a file")
     check_json(options.json)
-    values = read_yaml("config/config.yaml")
+    values: dict[str, Any] = {}
     for path in options.configfile:
         values = merged(values, read_yaml(path))
-    config = load(values)
+    config = load(composed(values, "config/config.yaml", "config/claims.yaml"))
     found = estimate(config, options.cores)
     print(f"{'experiment':<28}{'jobs':>6}{'CPU seconds':>14}")
     for part in found.parts:

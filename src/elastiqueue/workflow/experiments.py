@@ -71,16 +71,20 @@ class FigureSpec(Strict):
 class RunConfig(Strict):
     """One run of the workflow."""
 
+    extends: Literal["papers"] | None = Field(
+        None, description="papers: what is set here changes the papers' run; without it a file stands alone."
+    )
     run: Name = Field(description="Name of the run; its results go to results/<run>.")
     output: Annotated[str, Field(pattern=r"^[\w/][\w./-]*$")] = Field(
         description="Folder of figures, tables and the data behind them; letters, digits and . _ - / only."
     )
-    seed: Annotated[int, Field(ge=0)] = Field(description="Root of all random streams.")
+    seed: Annotated[int, Field(ge=0)] = Field(1, description="Root of all random streams.")
     replications: Annotated[int, Field(ge=2)] = Field(
-        description="Replications where neither experiment nor case says otherwise."
+        100, description="Replications where neither experiment nor case says otherwise."
     )
     experiments: dict[Name, Experiment] = Field(description="What is computed.")
-    figures: dict[Name, FigureSpec] = Field(description="What is drawn.")
+    figures: dict[Name, FigureSpec] = Field(default_factory=dict, description="What is drawn.")
+    claims: str | None = Field(None, description="File of the claims that are judged; none by default.")
 
 
 def drawings() -> list[str]:
