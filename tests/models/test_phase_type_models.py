@@ -19,7 +19,7 @@ from elastiqueue.engines.simulation import estimates, simulate
 from elastiqueue.models.central_queue import exponential as central_queue
 from elastiqueue.models.registry import model_of
 from elastiqueue.models.tabs import exponential as tabs
-from elastiqueue.models.tabs import phase_type as tabs_phase_type
+from elastiqueue.models.tabs import phase_blocks
 from elastiqueue.sampling.phase_type import PhaseType
 from elastiqueue.sampling.phases import SURE, cumulated, kernel_kinds, kernel_law, phase_counts, pick
 from elastiqueue.sampling.streams import stream
@@ -36,8 +36,8 @@ SHORT_RUN = """
 import json, sys
 from elastiqueue.scenarios.reading import scenario_from
 from elastiqueue.engines.simulation import simulate
-from elastiqueue.models.tabs import phase_type as tabs_phase_type
-tabs_phase_type.WORTH_IT = 0.0
+from elastiqueue.models.tabs import phase_blocks
+phase_blocks.WORTH_IT = 0.0
 out = []
 for values in json.loads(sys.argv[1]):
     for direct in (False, True):
@@ -82,7 +82,7 @@ def test_compiled_and_interpreted_kernels_give_the_same_bits():
 @pytest.fixture
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where they do not pay."""
-    monkeypatch.setattr(tabs_phase_type, "WORTH_IT", 0.0)
+    monkeypatch.setattr(phase_blocks, "WORTH_IT", 0.0)
 
 
 @pytest.mark.parametrize("model", ["tabs", "jiq", "delayed_off"])
@@ -161,7 +161,7 @@ def test_paths_of_tabs_conserve_servers_and_tasks(servers, load, mu, nu, buffer,
     grid = np.arange(0, 20.5, 0.5)
     module = model_of(scenario)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tabs_phase_type, "WORTH_IT", 0.0)
+        patch.setattr(phase_blocks, "WORTH_IT", 0.0)
         run = module.simulate(scenario, stream(seed, scenario.digest(), 0), (0.0, 20.0), grid, direct)
     counts = run.path * servers
     assert np.allclose(counts, np.round(counts), atol=1e-9)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from elastiqueue.engines.simulation import estimates, simulate
 from elastiqueue.models.registry import MODULES, model_of
+from elastiqueue.models.tabs import blocks
 from elastiqueue.models.tabs import exponential as tabs
 from elastiqueue.sampling.rng import exponential, next_word, uniform
 from elastiqueue.sampling.streams import stream
@@ -42,7 +43,7 @@ def _short_scenarios():
         {**common, "model": "tabs", "servers": 5, "arrival_rate": {"mean": 0.5, "amplitude": 0.4, "period": 6}},
         {**common, "model": "tabs", "servers": 5, "abort_setups": True},
         {**common, "model": "jiq", "servers": 7},
-        {**common, "model": "jiq", "servers": 2000, "horizon": 3},  # leaps
+        {**common, "model": "jiq", "servers": 2000, "horizon": 3},  # runs of coin flips
         {**common, "model": "delayed_off", "servers": 7},
         {**common, "model": "delayed_off", "servers": 7, "abort_setups": False},
         {**common, "model": "delayed_off", "servers": 7, "staggered": True},
@@ -64,22 +65,22 @@ def test_compiled_and_interpreted_kernels_give_the_same_bits():
     assert len({json.dumps(one) for one in outputs[0]}) == len(outputs[0]) - 2  # two have the plain simulator only
 
 
-def test_leaps_are_the_same_events_one_by_one():
-    """`_leap` beside a plain reading of the same draws: flips singly, rates in floating point, limits checked."""
+def test_runs_of_coin_flips_are_the_same_events_one_by_one():
+    """`_flips` beside a plain reading of the same draws: flips singly, rates in floating point, limits checked."""
     n, arrival, mu, nu, delta, most, events = 2000, 1203.4, 0.02, 0.3, 0.98, 20, 30_000
     queue, others = np.array([0, 1250, 12, 3, 0, 0]), np.array([380, 250, 120, 3])
     first = {"queue": queue.copy(), "others": others.copy()}
     coin, words, counts, moved = 1150, stream(1, "ab", 0), np.zeros(len(tabs.COUNTS), np.int64), np.zeros(8, np.int64)
     bound = arrival + 1250 + mu * 380 + nu * 120 + 40.0
     draws = words.copy()
-    done = tabs._leap(n, arrival, bound, coin, most, delta, mu, nu, events, queue, others, words, counts, moved)
+    done = blocks._flips(n, arrival, bound, coin, most, delta, mu, nu, events, queue, others, words, counts, moved)
 
     (_, q1, q2, q3, *_), (idle, off, setup, _) = first["queue"].tolist(), first["others"].tolist()
     rest, k, change, tally = bound - 2 * coin, 0, np.zeros(6), dict.fromkeys(tabs.COUNTS, 0)
     with np.errstate(over="ignore"):
         while k < events:
             assert arrival + q1 + mu * idle + nu * setup <= bound + 1e-9
-            if not (q1 - q2 - coin >= most and idle > tabs.LEAST):
+            if not (q1 - q2 - coin >= most and idle > blocks.LEAST):
                 break
             if arrival + q1 + mu * idle + nu * setup + most * delta > bound:
                 break
@@ -133,7 +134,7 @@ def test_leaps_are_the_same_events_one_by_one():
 
 @pytest.mark.parametrize("direct", [False, True], ids=["fast", "plain"])
 def test_where_nobody_waits_the_busy_servers_are_those_of_infinitely_many(direct):
-    """JIQ from all idle: Q_1(t) is Poisson of mean lambda N (1 - exp(-t)), and arrivals are Poisson; leaps from t = 2.
+    """JIQ from all idle: Q_1(t) is Poisson of mean lambda N (1 - exp(-t)), and arrivals are Poisson; flips from t = 2.
 
     Means at 5 standard errors; the variances of 400 values too, whose relative standard error is sqrt(2/400).
     """

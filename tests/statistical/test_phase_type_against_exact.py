@@ -7,7 +7,7 @@ import pytest
 from elastiqueue.engines.exact import exact
 from elastiqueue.engines.simulation import Window, estimates, simulate
 from elastiqueue.models.registry import module_name
-from elastiqueue.models.tabs import phase_type as tabs_phase_type
+from elastiqueue.models.tabs import phase_blocks
 from elastiqueue.scenarios.reading import scenario_from
 
 # Three phases, none of them like another, with a way back and a phase that is never the first.
@@ -40,7 +40,7 @@ SPAN = Window(300.0, 2300.0)  # long beside every clock here, so that 64 batches
 @pytest.mark.parametrize("direct", [False, True], ids=["fast", "plain"])
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point[:3])))
 def test_simulated_metrics_are_exact_metrics_within_five_standard_errors(point, direct, monkeypatch):
-    monkeypatch.setattr(tabs_phase_type, "WORTH_IT", 0.0)  # blocks, though they do not pay in so small a system
+    monkeypatch.setattr(phase_blocks, "WORTH_IT", 0.0)  # blocks, though they do not pay in so small a system
     model, servers, load, mu, nu, service, extra = point
     scenario = scenario_from(
         {

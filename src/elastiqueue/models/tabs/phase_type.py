@@ -13,20 +13,7 @@ As `elastiqueue.models.tabs.exponential`, with the phase of the service in progr
 
 The wait that an arrival expects, if its server holds i tasks and is in phase j, is i - 1 mean services and the mean
 residual m_j of the phase (`PhaseType.residual`).
-
-Two simulators, between which `_advance` chooses. `_direct` draws the time and the kind of every event, also with a
-time-varying arrival rate. `_block` is uniformised as in `models.tabs.exponential`: events come at a rate that bounds
-the total one, and a block ends after its m-th, or before the bound might be passed. Most events are looked up:
-
-    Sure events. Of the S_1k servers with one task in phase k, c_k are counted on to be there throughout the block,
-    which also ends before there might be fewer. So services start at rate lambda N r_j while U > 0, and those of the
-    c_k end or change their phase at rates gamma_k r_k0 c_k and gamma_k r_kj c_k, whatever the state: a table has cells
-    in proportion, and a uniform cell, ten bits of a draw, gives the kind of the event. All else (what the cells cut
-    off, the other servers, no event) has the rest of the table, and a draw of its own. It is of the order of the
-    bound's distance, so that events get cheaper with N; small systems are simulated event by event.
-
-The inner kernels go without Numba's counting of references to arrays (`_nrt=False`), whose atomic operations would cost
-several times the event; so nothing is allocated in them, and arrays grow between blocks.
+The compiled simulators are in `elastiqueue.models.tabs.phase_blocks`.
 """
 
 from __future__ import annotations
@@ -35,11 +22,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from elastiqueue.models.base import Replication, replicate
 from elastiqueue.models.tabs import exponential as tabs
+from elastiqueue.models.tabs import phase_blocks
 from elastiqueue.models.tabs.exponential import (
     components,
     initial_counts,
@@ -47,29 +34,13 @@ from elastiqueue.models.tabs.exponential import (
     rates,
     signals,
     tail_length,
-    with_room,
 )
-from elastiqueue.sampling.phases import kernel_kinds, kernel_law, largest_rise, phase_counts, pick
-from elastiqueue.sampling.rng import TO_UNIT, beta, binomial, exponential, gamma, step, uniform
-from elastiqueue.sampling.thinning import rate_at
+from elastiqueue.models.tabs.phase_blocks import ARRIVALS, FOUND, LOST_FULL, LOST_OFF, MET, PHASES
+from elastiqueue.sampling.phases import kernel_kinds, kernel_law, largest_rise, phase_counts
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 from elastiqueue.theory.chains import Chain, State, Transition
 
 __all__ = ["chain", "columns", "components", "events", "metrics", "signals", "simulate"]
-
-# Positions in the vector of counts. Found: tasks met beyond the one in service; behind PHASES, how many waiting tasks
-# met a service in each phase.
-ARRIVALS, WAITED, LOST_OFF, LOST_FULL, FOUND, GREEN, RED, STARTED, COMPLETED, SHORTENED, PHASES = range(11)
-MET = PHASES + 1
-IDLE_ON, IDLE_OFF, SETUP = range(3)  # positions in integrals and in the state `others`
-TOP = 3  # position in `others`: the longest queue of the block
-MOST = 4096  # events of a block
-CELLS, CELL, BITS, PER_DRAW = 1024, np.uint64(1023), np.uint64(10), 6  # of the table; a draw names six of them
-COUNTED, FIELD, MOST_COUNTED = 8, 8, np.uint64(255)  # kinds of event in the table, a byte for each
-NEVER = -(2**62)  # change of U by what is no sure event
-SPARE, WANDER = 0.25, 2.0  # `_room`: each makes blocks cheap to go on with, and table and bound worse
-WORTH_IT = 1.2  # least total rate in a block, in terms of those that it adds to the bound or does not count on
-_11 = np.uint64(11)
 
 
 def columns(scenario: ServiceScenario) -> tuple[str, ...]:
@@ -153,367 +124,13 @@ def chain(scenario: ServiceScenario, level: int | None = None) -> Chain:
     return Chain((*phase_counts(busy, law), *[0] * ((size - 1) * phases), off, setup), transitions, occupancy)
 
 
-@njit(cache=True, inline="always")
-def _arrive(share, passed, buffer, initial, servers, queue, others, counts, moved):
-    """An arrival, its choices made by `share` in [0, 1).
-
-    servers[i, j]: servers with i tasks in phase j, i >= 1; servers[0, j]: with two or more. queue[i] = Q_i.
-    others: U, D0, D1, longest queue. moved: changes of D0, D1, Q_2, ..., at their places behind those of U and Q_1,
-    times the intervals `passed`.
-    """
-    counts[ARRIVALS] += 1
-    if others[IDLE_ON] > 0:
-        servers[1, pick(share, initial)] += 1
-        others[IDLE_ON] -= 1
-        queue[1] += 1
-        others[TOP] = max(others[TOP], 1)
-        return
-    busy = queue[1]
-    if busy == 0:
-        counts[LOST_OFF] += 1
-    else:
-        rank = min(int(share * busy), busy - 1)  # in order of their queues, the longest first
-        i = 1
-        while rank < queue[i + 1]:
-            i += 1
-        rank -= queue[i + 1]
-        if i == buffer:
-            counts[LOST_FULL] += 1
-        else:
-            j = 0
-            while rank >= servers[i, j]:
-                rank -= servers[i, j]
-                j += 1
-            servers[i, j] -= 1
-            servers[i + 1, j] += 1
-            if i == 1:
-                servers[0, j] += 1
-            queue[i + 1] += 1
-            others[TOP] = max(others[TOP], i + 1)
-            moved[3 + i] += passed
-            counts[WAITED] += 1
-            counts[FOUND] += i - 1
-            counts[MET + j] += 1
-    if others[IDLE_OFF] > 0:
-        others[IDLE_OFF] -= 1
-        others[SETUP] += 1
-        moved[IDLE_OFF] -= passed
-        moved[SETUP] += passed
-        counts[STARTED] += 1
-
-
-@njit(cache=True, inline="always")
-def _evolve(x, passed, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved):
-    """Any other event, or none, chosen by x >= 0 on the scale of the rates; servers of one task come first."""
-    for several in range(2):
-        for k in range(gammas.size):
-            number = servers[1 - several, k]
-            mass = gammas[k] * number
-            if x >= mass:
-                x -= mass
-                continue
-            share = x / gammas[k]
-            rank = min(int(share), number - 1)
-            share -= rank
-            i = 1
-            if several:
-                i = 2
-                while rank >= servers[i, k]:
-                    rank -= servers[i, k]
-                    i += 1
-                servers[0, k] -= 1
-            servers[i, k] -= 1
-            way = pick(share, ways[k])
-            if way > 0:
-                servers[i, way - 1] += 1
-                if several:
-                    servers[0, way - 1] += 1
-                counts[PHASES] += 1
-                return
-            queue[i] -= 1
-            moved[2 + i] -= passed
-            if i == 1:
-                others[IDLE_ON] += 1
-                counts[GREEN] += 1
-                return
-            j = pick(share / min(ways[k, 0], 1.0), initial)
-            servers[i - 1, j] += 1
-            if i > 2:
-                servers[0, j] += 1
-            counts[SHORTENED] += 1
-            return
-    if x < mu * others[IDLE_ON]:
-        others[IDLE_ON] -= 1
-        others[IDLE_OFF] += 1
-        moved[IDLE_OFF] += passed
-        counts[RED] += 1
-    elif x - mu * others[IDLE_ON] < nu * others[SETUP]:
-        others[SETUP] -= 1
-        others[IDLE_ON] += 1
-        moved[SETUP] -= passed
-        counts[COMPLETED] += 1
-
-
-@njit(cache=True, inline="always")
-def _service_rate(gammas, servers):
-    """Rate at which phases end."""
-    total = 0.0
-    for k in range(gammas.size):
-        total += gammas[k] * (servers[1, k] + servers[0, k])
-    return total
-
-
-@njit(cache=True, error_model="numpy", _nrt=False)
-def _direct(
-    bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words, counts,
-    integrals, moved,
-):  # fmt: skip
-    """At most MOST events from time t on, none after `end`; the time reached."""
-    gammas, initial, ways = law
-    position = 0
-    for _ in range(MOST):
-        total = bound + _service_rate(gammas, servers) + mu * others[IDLE_ON] + nu * others[SETUP]
-        wait = exponential(words) / total if total > 0.0 else np.inf
-        until = min(t + wait, end)
-        span = until - t
-        for which in range(3):
-            integrals[which] += span * others[which]
-        i = 1
-        while queue[i] > 0:
-            integrals[2 + i] += span * queue[i]
-            i += 1
-        t = until
-        if t >= end:
-            break
-        x = uniform(words) * total
-        if x < bound:
-            rate, position = rate_at(t, position, times, steps, amplitude, omega)
-            if x < rate * n:  # else thinned
-                _arrive(x / (rate * n), 0, buffer, initial, servers, queue, others, counts, moved)
-        else:
-            _evolve(x - bound, 0, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
-    return t
-
-
-@njit(cache=True, inline="always")
-def _room(total):
-    """Servers of each phase that a block does not count on: those used up before it asks, and its usual change."""
-    root = math.sqrt(total)
-    return max(int(SPARE * root), PER_DRAW) + int(WANDER * math.sqrt(root))
-
-
-@njit(cache=True, inline="always")
-def _settle(kinds, latest, happened, n, servers, queue, others):
-    """Carry the latest sure events into the state. servers[1, K] takes those without a phase."""
-    before, after, _ = kinds
-    for kind in range(min(before.size, COUNTED)):
-        number = np.int64((latest >> np.uint64(FIELD * kind)) & MOST_COUNTED)
-        servers[1, before[kind]] -= number
-        servers[1, after[kind]] += number
-        happened[kind] += number
-    queue[1] = n - others[IDLE_ON] - others[IDLE_OFF] - others[SETUP]
-
-
-@njit(cache=True, error_model="numpy", _nrt=False)
-def _block(
-    n, arrival, bound, mu, nu, delta, buffer, law, kinds, room, events, servers, queue, others, words, counts, moved,
-    work,
-):  # fmt: skip
-    """Events of a block until the bound may be passed or `events` are done; their number, and the sum of U after each.
-
-    The hot loop stores nothing: a count in memory would be read again by the next event or not, as chance has it, which
-    processors guess badly. So the latest events are counted in the fields of one word. Within the block servers[1, k]
-    is what is not counted on.
-    """
-    gammas, initial, ways = law
-    before, after, chances = kinds
-    table, gain, one, happened, beyond, sure = work
-    phases, size = gammas.size, before.size
-    for k in range(phases):
-        sure[k] = max(servers[1, k] - room, 0)
-        servers[1, k] -= sure[k]
-    first = 0
-    for kind in range(size):
-        starts = 1 * (before[kind] == phases)
-        rate = chances[kind] * (arrival if starts else gammas[before[kind]] * sure[before[kind]])
-        cells = int(rate / bound * CELLS) if kind < COUNTED else 0
-        beyond[kind] = max(rate - cells * (bound / CELLS), 0.0)
-        gain[kind] = 1 * (after[kind] == phases) - starts
-        one[kind] = np.uint64(1) << np.uint64(FIELD * min(kind, COUNTED - 1))
-        happened[kind] = 0
-        table[first : first + cells] = kind
-        first += cells
-    table[first:] = size
-    gain[size] = NEVER
-    nothing = np.uint64(size)
-    rest = bound * ((CELLS - first) / CELLS)
-    s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-    idle, area, passed, allowed, latest = others[IDLE_ON], 0, 0, 0, np.uint64(0)
-    while passed < events:
-        if allowed < PER_DRAW:  # how many events, at worst, would pass the bound or use up what is not counted on?
-            others[IDLE_ON] = idle
-            _settle(kinds, latest, happened, n, servers, queue, others)
-            latest = np.uint64(0)
-            total = arrival + mu * idle + nu * others[SETUP]
-            allowed = np.int64(MOST_COUNTED)
-            for k in range(phases):
-                total += gammas[k] * (sure[k] + servers[1, k] + servers[0, k])
-                if sure[k] > 0:
-                    allowed = min(allowed, servers[1, k])
-            allowed = min(allowed, int((bound - total) / delta))
-            if allowed < PER_DRAW:
-                break
-        todo = min(PER_DRAW, events - passed)
-        allowed -= todo
-        draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-        while True:
-            kind = nothing
-            while todo > 0:
-                kind = np.uint64(table[draw & CELL])
-                changed = idle + gain[kind]
-                if changed < 0:
-                    break
-                latest += one[kind]
-                idle = changed
-                area += idle
-                draw >>= BITS
-                todo -= 1
-                passed += 1
-            if todo == 0:
-                break
-            draw >>= BITS
-            todo -= 1
-            passed += 1
-            others[IDLE_ON] = idle
-            _settle(kinds, latest, happened, n, servers, queue, others)
-            latest = np.uint64(0)
-            own, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-            x = np.float64(own >> _11) * TO_UNIT
-            if kind == nothing:
-                x *= rest
-                cut = 0
-                while cut < size and x >= beyond[cut]:
-                    x -= beyond[cut]
-                    cut += 1
-                kind = np.uint64(cut)
-                if kind < nothing:
-                    x /= beyond[cut]
-            if kind == nothing:
-                _evolve(x, passed, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
-            elif idle + gain[kind] >= 0:
-                servers[1, before[kind]] -= 1
-                servers[1, after[kind]] += 1
-                happened[kind] += 1
-                others[IDLE_ON] += gain[kind]
-            else:
-                for k in range(phases):
-                    servers[1, k] += sure[k]
-                _arrive(x, passed, buffer, initial, servers, queue, others, counts, moved)
-                for k in range(phases):
-                    servers[1, k] -= sure[k]
-            idle = others[IDLE_ON]
-            area += idle
-    words[0], words[1], words[2], words[3] = s0, s1, s2, s3
-    others[IDLE_ON] = idle
-    _settle(kinds, latest, happened, n, servers, queue, others)
-    for k in range(phases):
-        servers[1, k] += sure[k]
-    for kind in range(size):
-        if before[kind] == phases:
-            counts[ARRIVALS] += happened[kind]
-        elif after[kind] == phases:
-            counts[GREEN] += happened[kind]
-        else:
-            counts[PHASES] += happened[kind]
-    return passed, area
-
-
-@njit(cache=True)
-def _by_block(
-    n, arrival, total, room, mu, nu, delta, buffer, law, kinds, t, end, servers, queue, others, words, counts,
-    integrals, moved, work,
-):  # fmt: skip
-    """One block from time t on, at most to `end`; the time reached.
-
-    Time integrals are those of the state at the end of the block, less every change times the intervals before it.
-    """
-    bound = total + (room + 1) * delta
-    m = min(max(2 * room * room, 64), MOST, 32 + int(min(bound * (end - t), float(MOST))))  # no more than may be needed
-    length = gamma(float(m), words) / bound
-    until = t + length
-    events, intervals = m, m
-    if until >= end:
-        events = binomial(m - 1, (end - t) / length, words)
-        intervals = events + 1
-        length, until = end - t, end
-    idle = others[IDLE_ON]
-    done, area = _block(
-        n, arrival, bound, mu, nu, delta, buffer, law, kinds, room, events, servers, queue, others, words, counts,
-        moved, work,
-    )  # fmt: skip
-    if done < events:
-        length *= beta(float(done), float(intervals - done), words)
-        until = t + length
-        intervals = done
-    weight = length / intervals
-    on = weight * (idle + area + (intervals - done - 1) * others[IDLE_ON])
-    off = weight * (intervals * others[IDLE_OFF] - moved[IDLE_OFF])
-    setup = weight * (intervals * others[SETUP] - moved[SETUP])
-    integrals[IDLE_ON] += on
-    integrals[IDLE_OFF] += off
-    integrals[SETUP] += setup
-    integrals[3] += n * length - on - off - setup
-    moved[IDLE_OFF] = moved[SETUP] = 0
-    for i in range(2, others[TOP] + 1):
-        integrals[2 + i] += weight * (intervals * queue[i] - moved[2 + i])
-        moved[2 + i] = 0
-    return until
-
-
-@njit(cache=True)
-def _advance(
-    n, times, steps, amplitude, omega, mu, nu, delta, buffer, law, kinds, worth_it, start, end, servers, queue, others,
-    words, counts, integrals,
-):  # fmt: skip
-    """Simulate from `start` to `end`. Returns what may have grown: servers, queue, integrals.
-
-    `delta`: most that one event adds to the total rate; `worth_it`: infinite for event by event throughout.
-    """
-    bound = (steps.max() + abs(amplitude)) * n
-    gammas, size = law[0], kinds[0].size
-    moved = np.zeros(integrals.size, np.int64)
-    table, gain, one = np.empty(CELLS, np.uint16), np.empty(size + 1, np.int64), np.empty(size, np.uint64)
-    work = (table, gain, one, np.empty(size, np.int64), np.empty(size), np.empty(gammas.size, np.int64))
-    t = start
-    while t < end:
-        while others[TOP] > 1 and queue[others[TOP]] == 0:
-            others[TOP] -= 1
-        longest = min(others[TOP] + MOST, buffer) + 2  # an event lengthens no queue by more than one
-        if longest > queue.size:
-            servers, queue = with_room(servers, longest), with_room(queue, longest)
-            integrals, moved = with_room(integrals, longest + 2), with_room(moved, longest + 2)
-        total = bound + _service_rate(gammas, servers) + mu * others[IDLE_ON] + nu * others[SETUP]
-        room = _room(total)
-        if total < worth_it * room * (delta + gammas.sum()):
-            t = _direct(
-                bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words,
-                counts, integrals, moved,
-            )  # fmt: skip
-        else:
-            t = _by_block(
-                n, bound, total, room, mu, nu, delta, buffer, law, kinds, t, end, servers, queue, others, words, counts,
-                integrals, moved, work,
-            )  # fmt: skip
-    return servers, queue, integrals
-
-
 class _System:
     """A replication under way (`models.base.System`)."""
 
     def __init__(self, scenario: ServiceScenario, words: NDArray[np.uint64], direct: bool) -> None:
         self.scenario, self.words = scenario, words
         service = scenario.phase_type
-        self.worth_it = math.inf if direct or not scenario.arrival.constant else WORTH_IT
+        self.worth_it = math.inf if direct or not scenario.arrival.constant else phase_blocks.WORTH_IT
         self.law, self.kinds = kernel_law(service), kernel_kinds(service)
         mu, nu = rates(scenario)
         self.delta = max(largest_rise(service, (nu, mu - nu), mu), 0.001)  # not 0, by which a block divides
@@ -533,7 +150,7 @@ class _System:
         buffer = np.iinfo(np.int64).max if self.scenario.buffer is None else self.scenario.buffer
         path = np.empty((ends.size, 4 + self.tail))
         for row, end in enumerate(ends):
-            self.servers, self.queue, self.integrals = _advance(
+            self.servers, self.queue, self.integrals = phase_blocks.advance(
                 n, times, steps, arrival.amplitude, omega, *rates(self.scenario), self.delta, buffer, self.law,
                 self.kinds, self.worth_it, start, end, self.servers, self.queue, self.others, self.words, self.counts,
                 self.integrals,
