@@ -20,7 +20,7 @@ from elastiqueue.engines.stability import _drawn_classes, compute_rows, largest_
 from elastiqueue.figures import buffer_size, cluster_stability, stability_growth, stability_map, stability_paths, style
 from elastiqueue.results.tidy_tables import VALUES, read_table, value_row
 from elastiqueue.scenarios.reading import scenario_from
-from elastiqueue.theory.capacity import capacity_region, server_classes
+from elastiqueue.theory.capacity import ServerClass, capacity_region, maximal_configurations
 from elastiqueue.theory.tabs_stability import BATCHES, two_server_drift
 
 TABS = {
@@ -65,7 +65,8 @@ def test_identical_servers_lose_nothing_by_routing(draws: int) -> None:
 
 @pytest.mark.parametrize("direction", [(1, 1 / 3, 2 / 3), (1, 0, 0), (0.2, 1, 0.1)])
 def test_join_the_shortest_of_all_reaches_the_capacity_region(direction: tuple[float, ...]) -> None:
-    classes = server_classes([(3, (60, 60, 8000)), (2, (20, 20, 2000))], TYPES)
+    kinds = [(3, (60, 60, 8000)), (2, (20, 20, 2000))]
+    classes = [ServerClass(count, maximal_configurations(resources, TYPES)) for count, resources in kinds]
     region = capacity_region(classes)
     configurations = tuple(own.configurations for own in classes)
     found = largest_routed_load((3, 2), configurations, direction)

@@ -103,7 +103,7 @@ def test_pooled_queue_with_random_services_by_its_chain():
     exact = float(law @ np.arange(400))
     assert abs(mean - exact) < 5 * error
     # the bound of Section IV holds for the pooled queue, and hence for every routing
-    bounds = single_type_bounds(2, arrivals.mean, arrivals.variance, COIN)
+    bounds = single_type_bounds(2, 2 * COIN.mean - arrivals.mean, arrivals.variance, COIN)
     assert bounds.lower <= exact <= bounds.leading
     assert metric(parameters, totals, "total_backlog").mean() >= mean
 
@@ -119,7 +119,7 @@ def test_unused_service_and_routing_order():
         mean, error = mean_and_error(metric(parameters, totals, "unused_service"))
         assert abs(mean - 0.05 * servers) < 5 * error
         found[routing] = mean_and_error(metric(parameters, totals, "total_backlog"))
-    lower = single_type_bounds(servers, arrivals.mean, arrivals.variance, deterministic(1)).lower
+    lower = single_type_bounds(servers, servers - arrivals.mean, arrivals.variance, deterministic(1)).lower
     assert lower - 5 * found["jsq"][1] <= found["jsq"][0] < found["power_of_two"][0] < found["random"][0]
     # random: each server is a queue of its own, fed by the whole batch with probability 1/M
     second = (arrivals.variance + arrivals.mean**2) / servers

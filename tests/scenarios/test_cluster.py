@@ -298,7 +298,7 @@ def test_the_command_reports_the_region(root, capsys):
     assert found["dominant_interior"] == [1]
     assert {"scenario", "epsilon", "provenance"} <= set(found)
     assert main(["capacity", str(root / "config/examples/cluster.yaml"), "--set", "arrivals.load=1.1"]) == 0
-    assert "NOT inside" in capsys.readouterr().out
+    assert "outside the region" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,14 @@ from elastiqueue.theory.capacity import (
     ServerClass,
     capacity_region,
     maximal_configurations,
-    server_classes,
 )
 
 NEEDS = ((15, 8, 1690), (17.1, 6.5, 420), (7, 20, 1690))
 AMOUNTS = (30, 30, 4000)
+
+
+def server_classes(kinds, needs):
+    return tuple(ServerClass(count, maximal_configurations(resources, needs)) for count, resources in kinds)
 
 
 def infocom(servers=1):
@@ -193,9 +196,12 @@ def test_degenerate_cases():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: server_classes([(2, (3, 4))], [(1, 1), (4, 1)]), r"job_types: type 2 fits on no server"),
-        (lambda: server_classes([(0, (3,))], [(1,)]), r"count = 0: must be an integer >= 1"),
-        (lambda: server_classes([], [(1,)]), r"classes: must not be empty"),
+        (
+            lambda: capacity_region(server_classes([(2, (3, 4))], [(1, 1), (4, 1)])),
+            r"job_types: type 2 fits on no server",
+        ),
+        (lambda: capacity_region(server_classes([(0, (3,))], [(1,)])), r"count = 0: must be an integer >= 1"),
+        (lambda: capacity_region(()), r"classes: must not be empty"),
         (lambda: maximal_configurations((3,), [(0,)]), r"job_types = \[0.0\]: type 1 must need some resource"),
         (lambda: maximal_configurations((3, 1), [(1,)]), r"job_types = \[1.0\]: must have 2 amounts"),
         (lambda: maximal_configurations((-3,), [(1,)]), r"resources = \[-3.0\]: must be >= 0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,10 +18,9 @@ from elastiqueue.sampling.discrete import (
     poisson_law,
     uniform_mixture,
 )
-from elastiqueue.theory.capacity import ServerClass, capacity_region
+from elastiqueue.theory.capacity import Facet, ServerClass, capacity_region
 from elastiqueue.theory.heavy_traffic import (
     approach,
-    collapsed_backlogs,
     exponential_mean,
     facet_bounds,
     single_type_bounds,
@@ -69,34 +69,40 @@ def test_variance_of_the_slot_work_by_enumeration():
 def test_one_server_one_type_meets_the_closed_form():
     """M = 1, c = b = 1: the lower bound is the exact mean of the unit server, sigma^2/(2 eps) + eps/2 - 1/2."""
     law = binomial_law(2, 0.8)
-    bounds = facet_bounds((1.0,), 1.0, 1, (law.mean,), (law.variance,))
-    assert bounds.epsilon == pytest.approx(0.2, rel=1e-15)
+    bounds = facet_bounds((1.0,), 1.0, 1, 0.2, (law.variance,))
     assert bounds.lower == pytest.approx(unit_server_mean(law.mean, law.variance), rel=1e-13)
     assert bounds.lower == pytest.approx(law.variance / 0.4 + 0.1 - 0.5, rel=1e-13)
-    single = single_type_bounds(1, law.mean, law.variance, deterministic(1))
+    single = single_type_bounds(1, 0.2, law.variance, deterministic(1))
     assert (single.zeta, single.b1, single.limit) == (bounds.zeta, bounds.b1, bounds.limit)
 
 
 def test_formulas_against_hand_values():
     c, b = (0.6, 0.8), 10.0
-    bounds = facet_bounds(c, b, 4, (5.0, 7.5), (2.0, 3.0))
-    # <c, lambda> = 9, eps = 1, <c^2, sigma^2> = .72 + 1.92 = 2.64
-    assert bounds.epsilon == pytest.approx(1.0, rel=1e-14)
+    bounds = facet_bounds(c, b, 4, 1.0, (2.0, 3.0))
+    # <c^2, sigma^2> = .72 + 1.92 = 2.64
     assert bounds.zeta == pytest.approx(3.64 / 2, rel=1e-14)
     assert bounds.b1 == 2.5
     assert bounds.limit == pytest.approx(0.66, rel=1e-14)
     assert bounds.lower == 0.0
-    assert bounds.slots() == math.ceil(182.0) or bounds.slots() == 183  # 100 zeta / eps^2, eps rounded
     assert exponential_mean(c, (2.0, 3.0)) == pytest.approx(1.32, rel=1e-14)
-    assert collapsed_backlogs(c, bounds, 4) == pytest.approx((0.6 * 0.455, 0.8 * 0.455), rel=1e-13)
-    assert approach((5.6, 8.3), c, 1.0) == pytest.approx((5.0, 7.5), rel=1e-15)
+    assert approach((Fraction(28, 5), Fraction(83, 10)), Facet((3, 4), 50), Fraction(1)) == (5, Fraction(15, 2))
+
+
+def test_the_way_to_a_facet_with_an_irrational_normal_is_decided_exactly():
+    """From the corner (2, 2) along (1, 2)/sqrt(5): lambda^1 is that corner to the last digit, on both facets."""
+    region = capacity_region((ServerClass(1, ((3, 0), (2, 2), (0, 3))),))
+    for k in (0, 1):
+        rates = approach((Fraction(2), Fraction(2)), region.facets[k], Fraction(1, 3))
+        assert region.epsilon(rates)[k] == pytest.approx(1 / 3, rel=1e-15)
+        assert k in region.dominant(rates)
+        assert k not in region.dominant_interior(rates)
 
 
 def test_errors():
     with pytest.raises(ValueError, match="must be inside the capacity region"):
-        facet_bounds((1.0,), 1.0, 1, (1.0,), (1.0,))
+        facet_bounds((1.0,), 1.0, 1, 0.0, (1.0,))
     with pytest.raises(ValueError, match="must be > 0 and leave every arrival rate"):
-        approach((1.0, 0.1), (0.6, 0.8), 0.5)
+        approach((Fraction(1), Fraction(1, 10)), Facet((3, 4), 5), Fraction(1, 2))
 
 
 @pytest.mark.parametrize("routing", ["jsq", "power_of_two"])
@@ -104,22 +110,22 @@ def test_the_theorem_on_four_servers(routing):
     """Inside one facet: lower bound kept, eps E<c, q> falls towards its limit, |q_perp|^2 stays bounded."""
     region = capacity_region((ServerClass(4, ((1, 0), (0, 1))),))
     (facet,) = region.facets
-    point = (2.0, 2.0)
+    point = (Fraction(2), Fraction(2))
     scaled, perpendicular, parallel, limits = [], [], [], []
     for eps in (0.2, 0.05):
-        rates = approach(point, facet.c, eps)
-        laws = tuple(binomial_law(8, x) for x in rates)
+        rates = approach(point, facet, Fraction(eps))
+        laws = tuple(binomial_law(8, float(x)) for x in rates)
         sizes = (deterministic(1),) * 2
         parameters = ClusterParameters(
             **identical(4, [(1, 0), (0, 1)]), arrivals=laws, sizes=sizes, routing=routing, direction=facet.c
         )
         names = columns(parameters)
         variances = [work_variance(n, d) for n, d in zip(laws, sizes, strict=True)]
-        bounds = facet_bounds(facet.c, facet.b, 4, rates, variances)
+        bounds = facet_bounds(facet.c, facet.b, 4, eps, variances)
         cluster = Cluster(parameters, stream(1))
         cluster.advance(20_000)
         slots = 1_500_000 // 50
-        assert 50 * slots > bounds.slots()
+        assert 50 * slots > 100 * bounds.zeta / eps**2
         totals = np.stack([cluster.advance(slots)[0] for _ in range(50)])
         mean = totals[:, names.index("weighted")] / slots
         error = mean.std(ddof=1) / math.sqrt(50)

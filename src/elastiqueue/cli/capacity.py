@@ -22,7 +22,7 @@ def document(scenario: Any) -> dict[str, Any]:
     """What the command reports of a cluster, JSON-able; work per slot is the unit, facets are numbered from 0.
 
     facets : (c, b) of the whole cluster, |c| = 1.
-    rates, epsilon, projections : lambda, eps^k, lambda^k.
+    rates, epsilon, projections : lambda, eps^k, lambda^k. position : inside, boundary or outside.
     dominant, dominant_interior : K and K^o; null where the rates are not inside.
     largest_stable_load, largest_stable_load_lp : the largest a with a lambda in C, by the facets and by linear
         programming; null where nothing arrives.
@@ -41,7 +41,8 @@ def document(scenario: Any) -> dict[str, Any]:
         ],
         "facets": [{"c": list(facet.c), "b": facet.b} for facet in found.region.facets],
         "rates": list(found.rates),
-        "inside": found.dominant is not None,
+        "inside": found.where == "inside",
+        "position": found.where,
         "epsilon": list(found.epsilon),
         "projections": [list(point) for point in found.projections],
         "dominant": None if found.dominant is None else list(found.dominant),
@@ -83,7 +84,7 @@ def command(options: argparse.Namespace) -> None:
         print(
             f"{own['count']:>6} with maximal configurations {', '.join(str(tuple(s)) for s in own['configurations'])}"
         )
-    print(f"arrival rates {_vector(found['rates'])}, {'inside' if found['inside'] else 'NOT inside'} the region")
+    print(f"arrival rates {_vector(found['rates'])}, {_WHERE[found['position']]} the region")
     print(f"{'facet':<6}{'c':<40}{'b':>12}{'epsilon':>12}  dominant")
     for k, facet in enumerate(found["facets"]):
         kind = "K" if found["dominant"] and k in found["dominant"] else ""
@@ -92,6 +93,9 @@ def command(options: argparse.Namespace) -> None:
     if found["largest_stable_load"] is not None:
         print(f"largest stable load: {found['largest_stable_load']:.10g} times these rates", end="")
         print("" if found["largest_rho"] is None else f", rho = {found['largest_rho']:.10g}")
+
+
+_WHERE = {"inside": "inside", "boundary": "on the boundary of", "outside": "outside"}
 
 
 def _vector(values: list[float]) -> str:

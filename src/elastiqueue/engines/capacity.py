@@ -29,7 +29,7 @@ from elastiqueue.results.tidy_tables import value_row
 from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
 from elastiqueue.scenarios.reading import ConfigError, ServiceScenario
 from elastiqueue.statistics.estimates import Estimate
-from elastiqueue.theory.capacity import CapacityRegion
+from elastiqueue.theory.capacity import CapacityRegion, Number
 
 ENGINES = ("capacity", "bounds")
 
@@ -38,12 +38,14 @@ ENGINES = ("capacity", "bounds")
 class Position:
     """Arrival rates (work per slot and type, shape J) in a capacity region; facets are numbered from 0.
 
+    where : "inside" (some larger multiple of the rates is in the region), "boundary" or "outside", exactly.
     dominant, dominant_interior : K and K^o; None where the rates are not inside.
     largest_stable_load, largest_stable_load_lp : the largest a with a lambda in C; None where lambda = 0.
     """
 
     region: CapacityRegion
     rates: tuple[float, ...]
+    where: str
     epsilon: tuple[float, ...]
     projections: tuple[tuple[float, ...], ...]
     dominant: tuple[int, ...] | None
@@ -53,13 +55,14 @@ class Position:
     least_growth: float
 
 
-def position(region: CapacityRegion, rates: Sequence[float]) -> Position:
+def position(region: CapacityRegion, rates: Sequence[Number]) -> Position:
     """Where the rates are in the region."""
     epsilon = region.epsilon(rates)
     inside, some = region.contains(rates, interior=True), any(rates)
     return Position(
         region,
-        tuple(rates),
+        tuple(float(x) for x in rates),
+        "inside" if inside else "boundary" if region.contains(rates) else "outside",
         epsilon,
         tuple(region.projection(rates, k) for k in range(len(region.facets))),
         region.dominant(rates) if inside else None,

@@ -35,9 +35,11 @@ def fluid_start(scenario: ServiceScenario) -> fluid.FluidState:
 def _fluid_rates(scenario: ServiceScenario) -> tuple[float, float]:
     if scenario.model not in ("tabs", "jiq"):
         raise ConfigError(f"model = {scenario.model}: the fluid limit is that of tabs or jiq")
-    return (
-        (0.0, 1.0) if scenario.model == "jiq" else (float(scenario.standby_rate or 0), float(scenario.setup_rate or 0))
-    )
+    if scenario.aborts:
+        raise ConfigError("abort_setups = true: must be false; the fluid limit is that of TABS without aborted setups")
+    if scenario.model == "jiq":
+        return 0.0, 1.0
+    return float(scenario.standby_rate or 0), float(scenario.setup_rate or 0)
 
 
 def _most_waiting(arrival: ArrivalRate, horizon: float) -> float:
@@ -83,12 +85,12 @@ def fluid_averages(scenario: ServiceScenario) -> dict[str, float]:
         mu, nu = _fluid_rates(scenario)
         lam = scenario.arrival.at(0.0)
         point = fluid.fixed_point(lam, mu, nu, scenario.phase_type)
-        idle_on, off = (1 - lam, 0.0) if scenario.model == "jiq" else (0.0, point.d0)
-        watts = power.full * lam + power.idle * idle_on + power.off * off
+        watts = power.full * lam + power.idle * point.u + power.off * point.d0
         return {
             **dict.fromkeys(("mean_wait", "mean_wait_integral", "wait_probability", "loss_probability"), 0.0),
             "power": watts,
-            "wasted_power": watts - power.full * lam, "busy": lam, "idle_on": idle_on, "idle_off": off, "setup": 0.0,
+            "wasted_power": watts - power.full * lam, "busy": lam, "idle_on": point.u, "idle_off": point.d0,
+            "setup": point.d1,
         }  # fmt: skip
     path = fluid_path(scenario)
     since = None if not scenario.warm_up else int((path.times >= float(scenario.warm_up)).argmax())

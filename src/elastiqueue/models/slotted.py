@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,7 @@ from elastiqueue.theory.capacity import (
     CapacityRegion,
     ServerClass,
     capacity_region,
+    exact,
     maximal_configurations,
 )  # fmt: skip
 from elastiqueue.theory.heavy_traffic import (
@@ -63,6 +65,18 @@ def _sizes(spec: FiniteSizes | UniformSizes, key: str) -> FiniteLaw:
         return FiniteLaw(tuple(spec.values), tuple(spec.probabilities))
 
 
+def _mean_size(spec: FiniteSizes | UniformSizes) -> Fraction:
+    """The mean of the decimals given, exactly."""
+    if isinstance(spec, UniformSizes):
+        parts = [(Fraction(first + last, 2), exact(weight, "uniform")) for first, last, weight in spec.uniform]
+    else:
+        parts = [
+            (Fraction(value), exact(p, "probabilities"))
+            for value, p in zip(spec.values, spec.probabilities, strict=True)
+        ]
+    return sum((x * p for x, p in parts), Fraction(0)) / sum(p for _, p in parts)
+
+
 def _per_type(value: Any, types: int, key: str) -> list[Any]:
     values = value if isinstance(value, list) else [value] * types
     if len(values) != types:
@@ -98,29 +112,34 @@ def region(scenario: ClusterScenario) -> CapacityRegion:
 
 @dataclass(frozen=True)
 class Intensity:
-    """Work per slot and type, its variance, and the laws behind it."""
+    """Work per slot and type, its variance, and the distributions behind it.
 
-    rates: tuple[float, ...]
+    The rates are those of the decimals in the scenario, exactly; the variances are those of the distributions drawn
+    from, in doubles.
+    """
+
+    rates: tuple[Fraction, ...]
     variances: tuple[float, ...]
     jobs: tuple[FiniteLaw, ...]
     sizes: tuple[FiniteLaw, ...]
 
 
-def facet_point(scenario: ClusterScenario) -> tuple[float, ...]:
+def facet_point(scenario: ClusterScenario) -> tuple[Fraction, ...]:
     """Where epsilon starts from: the scenario's point, or the centroid of the vertices of its facet.
 
     Raises ValueError for a point that is not on the facet, up to 1e-9 of the distance of the facet from 0.
     """
-    own, k = region(scenario), _facet_index(scenario)
+    capacity, k = region(scenario), _facet_index(scenario)
     if scenario.arrivals.point is not None:
-        point = tuple(_per_type(scenario.arrivals.point, own.types, "arrivals.point"))
-        gaps = [gap / facet.b for gap, facet in zip(own.epsilon(point), own.facets, strict=True)]
+        values = _per_type(scenario.arrivals.point, capacity.types, "arrivals.point")
+        point = tuple(exact(x, "arrivals.point") for x in values)
+        gaps = [gap / facet.b for gap, facet in zip(capacity.epsilon(point), capacity.facets, strict=True)]
         if abs(gaps[k]) > 1e-9 or min(gaps) < -1e-9:
-            c, b = ", ".join(f"{x:.6g}" for x in own.facets[k].c), own.facets[k].b
-            raise ValueError(f"arrivals.point = {list(point)}: must be on facet {k}, <({c}), point> = {b:.6g}")
+            c, b = ", ".join(f"{x:.6g}" for x in capacity.facets[k].c), capacity.facets[k].b
+            raise ValueError(f"arrivals.point = {values}: must be on facet {k}, <({c}), point> = {b:.6g}")
         return point
-    vertices = own.face(k)
-    return tuple(sum(values) / len(vertices) for values in zip(*vertices, strict=True))
+    vertices = capacity.face(k)
+    return tuple(Fraction(sum(values), len(vertices)) for values in zip(*vertices, strict=True))
 
 
 def _facet_index(scenario: ClusterScenario) -> int:
@@ -138,24 +157,24 @@ def intensity(scenario: ClusterScenario) -> Intensity:
     types = region(scenario).types
     specs = _per_type(scenario.job_sizes, types, "job_sizes")
     sizes = tuple(_sizes(spec, "job_sizes") for spec in specs)
+    mean_sizes = [_mean_size(spec) for spec in specs]
     if arrivals.mean is not None:
-        means = [float(x) for x in _per_type(list(arrivals.mean), types, "arrivals.mean")]
+        means = _per_type(list(arrivals.mean), types, "arrivals.mean")
+        rates = tuple(exact(x, "arrivals.mean") * size for x, size in zip(means, mean_sizes, strict=True))
+    elif arrivals.load is not None:
+        direction = _per_type(list(arrivals.direction or []), types, "arrivals.direction")
+        scale = exact(arrivals.load, "arrivals.load") * scenario.count
+        rates = tuple(scale * exact(x, "arrivals.direction") for x in direction)
     else:
-        if arrivals.load is not None:
-            direction = _per_type(list(arrivals.direction or []), types, "arrivals.direction")
-            work = [arrivals.load * scenario.count * x for x in direction]
-        else:
-            point = facet_point(scenario)
-            c = region(scenario).facets[_facet_index(scenario)].c
-            with _inside("arrivals"):
-                work = list(approach(point, c, float(arrivals.epsilon or 0)))
-        means = [w / law.mean for w, law in zip(work, sizes, strict=True)]
+        point, facet = facet_point(scenario), region(scenario).facets[_facet_index(scenario)]
+        with _inside("arrivals"):
+            rates = approach(point, facet, exact(arrivals.epsilon, "epsilon"))
     batches = _per_type(arrivals.batch, types, "arrivals.batch")
     trials = _per_type(arrivals.trials, types, "arrivals.trials")
     jobs = tuple(
-        _law(arrivals.law, mean, batch, number) for mean, batch, number in zip(means, batches, trials, strict=True)
+        _law(arrivals.law, float(rate / size), batch, number)
+        for rate, size, batch, number in zip(rates, mean_sizes, batches, trials, strict=True)
     )
-    rates = tuple(a.mean * s.mean for a, s in zip(jobs, sizes, strict=True))
     return Intensity(rates, tuple(work_variance(a, s) for a, s in zip(jobs, sizes, strict=True)), jobs, sizes)
 
 
@@ -190,25 +209,37 @@ def parameters(scenario: SlottedScenario) -> Any:
     )
 
 
-def _single_arrivals(scenario: SingleTypeScenario) -> FiniteLaw:
-    arrivals, capacity = scenario.arrivals, scenario.servers * _sizes(scenario.service, "service").mean
+def _single_rate(scenario: SingleTypeScenario) -> tuple[Fraction, Fraction]:
+    """Work per slot that arrives, and the mean service of all servers."""
+    arrivals, capacity = scenario.arrivals, scenario.servers * _mean_size(scenario.service)
     if arrivals.mean is not None:
-        mean = arrivals.mean
-    else:
-        mean = arrivals.load * capacity if arrivals.load is not None else capacity - float(arrivals.epsilon or 0)
-    if mean < 0:
-        raise ValueError(f"arrivals.epsilon = {arrivals.epsilon}: must be at most {capacity:g}, the mean service")
-    return _law(arrivals.law, mean, arrivals.batch, arrivals.trials or 2 * scenario.servers)
+        return exact(arrivals.mean, "arrivals.mean"), capacity
+    if arrivals.load is not None:
+        return exact(arrivals.load, "arrivals.load") * capacity, capacity
+    rate = capacity - exact(arrivals.epsilon, "arrivals.epsilon")
+    if rate < 0:
+        raise ValueError(
+            f"arrivals.epsilon = {arrivals.epsilon}: must be at most {float(capacity):g}, the mean service"
+        )
+    return rate, capacity
+
+
+def _single_arrivals(scenario: SingleTypeScenario) -> FiniteLaw:
+    arrivals, (rate, _) = scenario.arrivals, _single_rate(scenario)
+    return _law(arrivals.law, float(rate), arrivals.batch, arrivals.trials or 2 * scenario.servers)
 
 
 def bounds(scenario: SlottedScenario) -> Bounds:
     """The paper's bounds on the weighted backlog <bold c, q> (single type: on the total) of the scenario."""
     if isinstance(scenario, SingleTypeScenario):
-        work, service = _single_arrivals(scenario), _sizes(scenario.service, "service")
-        return single_type_bounds(scenario.servers, work.mean, work.variance, service)
-    facet = region(scenario).facets[_facet_index(scenario)]
-    arriving = intensity(scenario)
-    return facet_bounds(facet.c, facet.b, scenario.count, arriving.rates, arriving.variances)
+        rate, capacity = _single_rate(scenario)
+        variance = _single_arrivals(scenario).variance
+        return single_type_bounds(
+            scenario.servers, float(capacity - rate), variance, _sizes(scenario.service, "service")
+        )
+    k, arriving = _facet_index(scenario), intensity(scenario)
+    facet, epsilon = region(scenario).facets[k], region(scenario).epsilon(arriving.rates)[k]
+    return facet_bounds(facet.c, facet.b, scenario.count, epsilon, arriving.variances)
 
 
 def facet_limit(scenario: SlottedScenario) -> float:
@@ -221,7 +252,7 @@ def facet_limit(scenario: SlottedScenario) -> float:
     else:
         sizes = _per_type(scenario.job_sizes, region(scenario).types, "job_sizes")
         point = facet_point(scenario)
-        changes = {"mean": [x / _sizes(spec, "job_sizes").mean for x, spec in zip(point, sizes, strict=True)]}
+        changes = {"mean": [float(x / _mean_size(spec)) for x, spec in zip(point, sizes, strict=True)]}
     changes |= {"epsilon": None} | ({"point": None} if isinstance(scenario, ClusterScenario) else {})
     end = scenario.model_copy(update={"arrivals": scenario.arrivals.model_copy(update=changes)})
     if isinstance(end, SingleTypeScenario):

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -123,15 +123,6 @@ class ServerClass:
 
     count: int
     configurations: tuple[Configuration, ...]
-
-
-def server_classes(
-    classes: Iterable[tuple[int, Sequence[Number]]], needs: Sequence[Sequence[Number]]
-) -> tuple[ServerClass, ...]:
-    """Classes of servers from (count, resources) pairs; ValueError if a job type fits on no server."""
-    result = tuple(ServerClass(count, maximal_configurations(resources, needs)) for count, resources in classes)
-    _check_types(result)
-    return result
 
 
 def _check_types(classes: Sequence[ServerClass]) -> int:

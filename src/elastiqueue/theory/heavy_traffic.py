@@ -29,8 +29,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from elastiqueue.sampling.discrete import FiniteLaw
+from elastiqueue.theory.capacity import Facet
 
 
 def work_variance(jobs: FiniteLaw, sizes: FiniteLaw) -> float:
@@ -62,32 +64,21 @@ class Bounds:
         """The lower bound on the mean, never below 0."""
         return max(0.0, self.leading - self.b1)
 
-    def slots(self, factor: float = 100.0) -> int:
-        """factor * zeta / epsilon^2, a length in which the backlog forgets its past about `factor` times over."""
-        return math.ceil(factor * self.zeta / self.epsilon**2)
 
-
-def _positive(epsilon: float, rates: Sequence[float]) -> float:
+def _positive(epsilon: float) -> float:
     if not epsilon > 0.0:
-        raise ValueError(
-            f"arrival rates = {list(rates)}: must be inside the capacity region, the distance is {epsilon}"
-        )
+        raise ValueError(f"arrivals: must be inside the capacity region, the distance to its boundary is {epsilon:g}")
     return epsilon
 
 
-def facet_bounds(
-    c: Sequence[float], b: float, servers: int, rates: Sequence[float], variances: Sequence[float]
-) -> Bounds:
-    """Bounds on E<bold c, q> for arrival rates (work per slot and type, shape J) and variances sigma_j^2.
+def facet_bounds(c: Sequence[float], b: float, servers: int, epsilon: float, variances: Sequence[float]) -> Bounds:
+    """Bounds on E<bold c, q> at distance `epsilon` from the facet (c, b), for variances sigma_j^2 of the work.
 
-    Raises ValueError unless <c, rates> < b.
+    Raises ValueError unless epsilon > 0.
     """
-    if not len(c) == len(rates) == len(variances):
-        raise ValueError(f"variances = {list(variances)}: must be one per job type, of which there are {len(c)}")
-    epsilon = _positive(b - math.fsum(x * y for x, y in zip(c, rates, strict=True)), rates)
     spread = math.fsum(x * x * v for x, v in zip(c, variances, strict=True))
     root = math.sqrt(servers)
-    return Bounds(epsilon, (spread + epsilon**2) / root, b / (2.0 * root), spread / (2.0 * root))
+    return Bounds(_positive(epsilon), (spread + epsilon**2) / root, b / (2.0 * root), spread / (2.0 * root))
 
 
 def exponential_mean(c: Sequence[float], variances: Sequence[float]) -> float:
@@ -95,27 +86,32 @@ def exponential_mean(c: Sequence[float], variances: Sequence[float]) -> float:
     return math.fsum(x * x * v for x, v in zip(c, variances, strict=True)) / 2.0
 
 
-def collapsed_backlogs(c: Sequence[float], bounds: Bounds, servers: int) -> tuple[float, ...]:
-    """Leading term of E q_{j,m} for each type: the backlog lies along bold c."""
-    return tuple(x * bounds.leading / math.sqrt(servers) for x in c)
+def approach(point: Sequence[Fraction], facet: Facet, epsilon: Fraction) -> tuple[Fraction, ...]:
+    """lambda^(eps) = lambda^k - eps c^k, arrival rates at distance `epsilon` from a point of a facet.
 
-
-def approach(point: Sequence[float], c: Sequence[float], epsilon: float) -> tuple[float, ...]:
-    """lambda^(eps) = lambda^k - eps c^k, arrival rates at distance `epsilon` from a point of a facet."""
-    rates = tuple(x - epsilon * y for x, y in zip(point, c, strict=True))
-    if not epsilon > 0.0 or min(rates) < 0.0:
-        raise ValueError(f"epsilon = {epsilon}: must be > 0 and leave every arrival rate >= 0")
+    |normal| is rational, or is taken with 200 digits: what is decided on such rates is what exact ones decide, since
+    A - eps B / |normal| = 0 with rational A, B and an irrational |normal| means A = B = 0.
+    """
+    square = sum(x * x for x in facet.normal)
+    root = Fraction(math.isqrt(square))
+    if root * root != square:
+        root = Fraction(math.isqrt(square * 10**400), 10**200)
+    rates = tuple(x - epsilon * n / root for x, n in zip(point, facet.normal, strict=True))
+    if not epsilon > 0 or min(rates) < 0:
+        raise ValueError(f"epsilon = {float(epsilon)}: must be > 0 and leave every arrival rate >= 0")
     return rates
 
 
-def single_type_bounds(servers: int, rate: float, variance: float, service: FiniteLaw) -> Bounds:
-    """Bounds on E sum_m q_m for identical servers, one job type, any routing (Section IV)."""
-    epsilon = _positive(servers * service.mean - rate, [rate])
+def single_type_bounds(servers: int, epsilon: float, variance: float, service: FiniteLaw) -> Bounds:
+    """Bounds on E sum_m q_m for identical servers, one job type, any routing (Section IV).
+
+    epsilon : mean service of all servers less the work per slot, > 0. variance : of the work that arrives in a slot.
+    """
     spread = variance + servers * service.variance
-    return Bounds(epsilon, spread + epsilon**2, servers * service.values[-1] / 2.0, spread / 2.0)
+    return Bounds(_positive(epsilon), spread + epsilon**2, servers * service.values[-1] / 2.0, spread / 2.0)
 
 
 def unit_server_mean(rate: float, variance: float) -> float:
     """E q at slot ends for one server of one unit per slot, integer work of this mean and variance: exact."""
-    epsilon = _positive(1.0 - rate, [rate])
+    epsilon = _positive(1.0 - rate)
     return (variance + epsilon**2 - epsilon) / (2.0 * epsilon)
