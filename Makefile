@@ -2,44 +2,53 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
+# pip: no setting of the user's moves the packages elsewhere, and what it thinks of its version and of root is not the first
+# thing that one reads.
+export PIP_USER := 0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1\t/' | expand -t 20
 
-figures: .venv ## every figure and table at paper scale, into paper_figures/
+figures: .venv/ready ## every figure and table at paper scale, into paper_figures/
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores all
 
-quick: .venv ## the same workflow in little (config/quick.yaml), into results/quick/
+quick: .venv/ready ## the same workflow in little (config/quick.yaml), into results/quick/
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores all --configfile config/quick.yaml
 
-test: .venv ## the test suite
+test: .venv/ready ## the test suite
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-all: .venv ## the test suite with the slow checks
+test-all: .venv/ready ## the test suite with the slow checks
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slurm"
 
-lint: .venv ## ruff, snakefmt, snakemake --lint, mypy
+lint: .venv/ready ## ruff, snakefmt, snakemake --lint, mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/snakefmt --check Snakefile workflow && $(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" .ci/lint-workflow
 
-report: .venv ## Snakemake's HTML report of the paper-scale run, report.html
+report: .venv/ready ## Snakemake's HTML report of the paper-scale run, report.html
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake everything claims --cores 1 --report report.html
 
-verify: .venv ## compare the paper-scale run with paper_figures/reference/
+verify: .venv/ready ## compare the paper-scale run with paper_figures/reference/
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores 1 -- paper_figures/verification.md
 
-estimate: .venv ## how long the paper-scale run takes on this machine
+estimate: .venv/ready ## how long the paper-scale run takes on this machine
 	$(BIN)/elastiqueue estimate
 
-bench: .venv ## speed of the simulators, as ratios
+bench: .venv/ready ## speed of the simulators, as ratios
 	$(BIN)/python benchmarks/speed.py
 
 lock: ## renew requirements.lock from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --group dev --group hpc --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
 
-.venv: requirements.lock pyproject.toml
+# The stamp is written last: what failed half-way (no python3-venv, no network) is begun again.
+.venv/ready: requirements.lock pyproject.toml
+	@echo "Setting up .venv, 2 to 3 minutes: some 150 MB of packages, then the simulators are compiled"
+	@$(PYTHON) -c "import ensurepip" || { echo "$(PYTHON) has no venv: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
 	$(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . && $(BIN)/python -m elastiqueue.workflow.precompile && touch .venv
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . && $(BIN)/python -m elastiqueue.workflow.precompile && touch .venv/ready
+.venv: .venv/ready
 
 clean: ## remove results and figures, not the environment
 	rm -rf results paper_figures/data paper_figures/tables

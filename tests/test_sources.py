@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 from pathlib import Path
 
-from elastiqueue.sources import PACKAGE, kernel_files
+from elastiqueue.sources import PACKAGE, code_of, kernel_files
 
 
 def _kernels(tree: ast.Module) -> list[ast.FunctionDef]:
@@ -41,3 +42,35 @@ def test_kernels_use_nothing_outside_the_files_that_their_cache_is_keyed_by() ->
             foreign += [(path.name, kernel.name, name) for name in names & set(imported) if imported[name] not in known]
     assert kernels > 40
     assert foreign == []
+
+
+def _dump(text: str) -> str:
+    """The syntax tree without docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            strings = [one for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]
+            node.body = [one for one in body if one not in strings] or [ast.Pass()]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def test_comments_and_docstrings_are_no_code_and_everything_else_is() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text()
+        code = code_of(text)
+        try:
+            assert _dump(code) == _dump(text), path
+        except SyntaxError:  # a class of nothing but a docstring
+            assert "class " in code
+    text = textwrap.dedent("""
+        def f(x):
+            a = "# no comment"  # a comment
+            return {"key":
+                    '''a value''', 1: x}
+    """)
+    plain = code_of(text)
+    assert plain == code_of(text.replace("  # a comment", "\n\n# another"))
+    assert plain == code_of(text.replace("(x):\n", '(x):\n    """What it does, "quoted" # and all."""\n'))
+    for old, new in (("# no", "# a"), ("a value", "b"), ("1: x", "2: x"), ("    return", "      return")):
+        assert plain != code_of(text.replace(old, new)), old

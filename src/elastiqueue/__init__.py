@@ -1,6 +1,6 @@
 """Elasticity and load balancing in clouds: simulators, exact solvers, fluid limits and the papers' experiments."""
 
-from elastiqueue.sources import use_kernel_cache
+from elastiqueue.sampling.kernel_cache import use_kernel_cache
 
 __version__ = "0.1.0"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import os
-import tempfile
+import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -63,11 +63,8 @@ def source_files(*modules: str) -> tuple[Path, ...]:
 
 @cache
 def source_digest(*modules: str) -> str:
-    """Digest (32 hex digits) of the sources that the modules consist of."""
-    total = hashlib.sha256()
-    for path in source_files(*modules):
-        total.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return total.hexdigest()[:32]
+    """Digest (32 hex digits) of the code that the modules consist of."""
+    return _digest(source_files(*modules))
 
 
 def kernel_files() -> list[Path]:
@@ -76,26 +73,27 @@ def kernel_files() -> list[Path]:
 
 
 def kernel_digest() -> str:
-    """Digest of the files of kernels."""
+    """Digest of the code of the files of kernels."""
+    return _digest(kernel_files())
+
+
+def _digest(files: Iterable[Path]) -> str:
     total = hashlib.sha256()
-    for path in kernel_files():
-        total.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in files:
+        text = code_of(path.read_text(encoding="utf-8"))
+        total.update(f"{path.relative_to(PACKAGE).as_posix()}\0{text}\0".encode())
     return total.hexdigest()[:32]
 
 
-def use_kernel_cache() -> None:
-    """Keep compiled kernels in a folder named after their sources, unless NUMBA_CACHE_DIR says where.
+_TRIPLE = r'"""(?:[^\\"]|\\.|"(?!""))*"""'
+_WITHOUT_EFFECT = re.compile(
+    rf"""(?:(?:\A|(?<=:\n))[ \t]*{_TRIPLE}(?:[ \t]*(?:\#[^\n]*)?\n)+)"""  # a docstring
+    rf"""|(?P<kept>{_TRIPLE}|'''(?:[^\\']|\\.|'(?!''))*'''|"(?:[^\\"\n]|\\.)*"|'(?:[^\\'\n]|\\.)*')"""  # another string
+    r"""|[ \t]*(?:\#[^\n]*)?(?:\n[ \t]*(?:\#[^\n]*)?)*(?=\n|\Z)""",  # comments and empty lines
+    re.DOTALL,
+)
 
-    Numba looks at the file of a kernel but not at those of its callees; a folder per source digest never serves
-    machine code of another version, and concurrent jobs of two versions do not meet.
-    """
-    if "NUMBA_CACHE_DIR" in os.environ:
-        return
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    folder = root / PACKAGE.name / kernel_digest()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        folder = Path(tempfile.gettempdir()) / f"{PACKAGE.name}-{os.getuid()}" / kernel_digest()
-        folder.mkdir(parents=True, exist_ok=True)
-    os.environ["NUMBA_CACHE_DIR"] = str(folder)
+
+def code_of(text: str) -> str:
+    """The text of a module without docstrings, comments and empty lines, an edit of which changes no result."""
+    return _WITHOUT_EFFECT.sub(lambda match: match["kept"] or "", text)

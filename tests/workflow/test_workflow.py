@@ -34,10 +34,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(
-    folder: Path, *options: str, check: bool = True, targets: list[str] = TARGETS, config: str = "tiny.yaml"
+    folder: Path,
+    *options: str,
+    check: bool = True,
+    targets: list[str] = TARGETS,
+    config: str = "tiny.yaml",
+    **surroundings: str,
 ) -> str:
-    command = [sys.executable, "-m", "snakemake", "--configfile", config, "--cores", "2", *options, *targets]
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONWARNINGS": ""}
+    command = [sys.executable, "-P", "-m", "snakemake", "--configfile", config, "--cores", "2", *options, *targets]
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONWARNINGS": "", **surroundings}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     output = done.stdout + done.stderr
     assert not check or done.returncode == 0, output[-3000:]
@@ -97,13 +102,34 @@ def test_a_plotting_edit_draws_and_does_nothing_else(project, edited):
 
 
 def test_a_kernel_edit_reruns_what_uses_the_kernel(project, edited):
-    edited("src/elastiqueue/models/central_queue/exponential.py", "on += 1", "on += 1  # edited")
+    edited("src/elastiqueue/models/central_queue/exponential.py", "on += 1", "on += 1 + 0")
     counts = jobs(run(project, "-n"))
     assert counts["simulate"] == 1  # the two delayed-off cases are one chunk
     assert "draw" not in counts
-    edited("src/elastiqueue/models/tabs/exponential.py", "idle += 1", "idle += 1  # edited")
+    edited("src/elastiqueue/models/tabs/exponential.py", "idle += 1", "idle += 1 + 0")
     assert jobs(run(project, "-n"))["simulate"] == 2 + 1 + 3  # blocks of convergence, of standby, models of comparison
     assert jobs(run(project, "-n"))["draw"] == 2
+
+
+def test_a_comment_in_a_kernel_reruns_nothing(project, edited):
+    edited("src/elastiqueue/models/tabs/exponential.py", "idle += 1", "idle += 1  # one more\n")
+    edited("src/elastiqueue/sampling/rng.py", '"""', '"""Edited. ')
+    assert jobs(run(project, "-n")) == {}
+
+
+def test_the_surroundings_have_no_say(project):
+    """A backend of a notebook, a broken matplotlibrc, modules of the names of the library's in the folder, no HOME."""
+    names = ["matplotlibrc", "queue.py", "random.py", "signal.py"]
+    for name in names:
+        (project / name).write_text("raise SystemExit('imported')\n")
+    before = (project / "results/tiny/fig3.pdf").read_bytes()
+    (project / "results/tiny/fig3.pdf").unlink()
+    try:
+        run(project, targets=TARGETS[:1], MPLBACKEND="module://nothing", HOME="/nowhere", XDG_CACHE_HOME="")
+    finally:
+        for name in names:
+            (project / name).unlink()
+    assert (project / "results/tiny/fig3.pdf").read_bytes() == before
 
 
 def test_more_replications_simulate_only_the_new_ones(project):

@@ -34,7 +34,7 @@ rule claims:
         caption="What the papers claim, and the verdicts on this run; claims.md gives every test.",
         sources=source_digest("elastiqueue.claims.verdicts"),
     shell:
-        "python -m elastiqueue claims --run {params.run} --claims {input.claims:q} --output {params.output:q} |& tee {log:q}"
+        "python -m elastiqueue claims --run {params.run} --claims {input.claims:q} --output {params.output:q} 2>&1 | tee {log:q}"
 
 
 rule verify:
@@ -54,7 +54,7 @@ rule verify:
         output=lambda wildcards: OUTPUT,
         sources=source_digest("elastiqueue.results.reference"),
     shell:
-        "python -m elastiqueue verify --run {params.run} --output {params.output:q} --reference paper_figures/reference |& tee {log:q}"
+        "python -m elastiqueue verify --run {params.run} --output {params.output:q} --reference paper_figures/reference 2>&1 | tee {log:q}"
 
 
 rule manifest:
@@ -73,4 +73,4 @@ rule manifest:
         output=lambda wildcards: OUTPUT,
         sources=source_digest("elastiqueue.results.reference"),
     shell:
-        "python -m elastiqueue manifest --run {params.run} --output {params.output:q} |& tee {log:q}"
+        "python -m elastiqueue manifest --run {params.run} --output {params.output:q} 2>&1 | tee {log:q}"

@@ -1,5 +1,5 @@
 # The configuration, validated, and the names of files; no rule.
-import shlex
+import os
 import sys
 from pathlib import Path
 
@@ -18,9 +18,10 @@ except ConfigError as error:
 # The scheduler asks for them again and again.
 SPECIFICATIONS = {name: {each: chunk.specification() for each, chunk in own.items()} for name, own in CHUNKS.items()}
 
-# Jobs run with the interpreter that runs snakemake, whether or not its environment is activated. A prefix takes the
-# place of Snakemake's own, which makes a job fail with any part of its pipe.
-shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+# Jobs run with the interpreter that runs snakemake, whether or not its environment is activated, and import nothing from
+# the folder in which they run.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+os.environ["PYTHONSAFEPATH"] = "1"
 
 RESULTS = f"results/{RUN.run}"
 OUTPUT = RUN.output

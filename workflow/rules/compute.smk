@@ -16,4 +16,4 @@ rule compute:
         engine=lambda wildcards: RUN.experiments[wildcards.experiment].engine,
         metrics=metrics,
     shell:
-        "python -m elastiqueue.workflow.steps compute --engine {params.engine} --spec {params.spec:q} --metrics {params.metrics:q} --output {output.table:q} --provenance {output.provenance:q} |& tee {log:q}"
+        "python -m elastiqueue.workflow.steps compute --engine {params.engine} --spec {params.spec:q} --metrics {params.metrics:q} --output {output.table:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"

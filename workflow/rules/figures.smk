@@ -23,7 +23,7 @@ rule draw:
             "elastiqueue.results.tidy_tables", f"elastiqueue.figures.{drawing(wildcards)}"
         ),
     shell:
-        "python -m elastiqueue.workflow.steps draw --figure {params.function} --summaries {input:q} --data {output.data:q} --pdf {output.pdf:q} --png {output.png:q} |& tee {log:q}"
+        "python -m elastiqueue.workflow.steps draw --figure {params.function} --summaries {input:q} --data {output.data:q} --pdf {output.pdf:q} --png {output.png:q} 2>&1 | tee {log:q}"
 
 
 rule diagram:
@@ -42,4 +42,4 @@ rule diagram:
         caption=caption,
         sources=lambda wildcards: source_digest(f"elastiqueue.figures.{drawing(wildcards)}"),
     shell:
-        "python -m elastiqueue.workflow.steps diagram --figure {params.function} --pdf {output.pdf:q} --png {output.png:q} |& tee {log:q}"
+        "python -m elastiqueue.workflow.steps diagram --figure {params.function} --pdf {output.pdf:q} --png {output.png:q} 2>&1 | tee {log:q}"

@@ -14,7 +14,7 @@ rule pilot:
         spec=specification,
     shell:
         "python -m elastiqueue.workflow.steps pilot --spec {params.spec:q}"
-        " --output {output.windows:q} --provenance {output.provenance:q} |& tee {log:q}"
+        " --output {output.windows:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
 
 
 rule simulate:
@@ -38,7 +38,7 @@ rule simulate:
         last=lambda wildcards: int(wildcards.last),
     shell:
         "python -m elastiqueue.workflow.steps block --spec {params.spec:q} --first {params.first} --last {params.last}"
-        " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} |& tee {log:q}"
+        " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} 2>&1 | tee {log:q}"
 
 
 rule summarise:
@@ -56,4 +56,4 @@ rule summarise:
         metrics=metrics,
         sources=source_digest("elastiqueue.workflow.summaries"),
     shell:
-        "python -m elastiqueue.workflow.steps summary --spec {params.spec:q} --files {input:q} --metrics {params.metrics:q} --output {output:q} |& tee {log:q}"
+        "python -m elastiqueue.workflow.steps summary --spec {params.spec:q} --files {input:q} --metrics {params.metrics:q} --output {output:q} 2>&1 | tee {log:q}"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
+# Neither the backend of a notebook nor a matplotlibrc, the user's or the folder's, has a say in how a figure looks.
+os.environ.update(MPLBACKEND="agg", MATPLOTLIBRC=os.devnull)
+with chdir(Path(__file__).parent):
+    import matplotlib
 
 import matplotlib.pyplot as plt
 import numpy as np

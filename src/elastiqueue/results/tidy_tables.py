@@ -18,6 +18,23 @@ from elastiqueue.statistics.estimates import Estimate
 if TYPE_CHECKING:  # slow to import, and whoever only writes rows needs none of it
     import pandas as pd
 
+TEXTS = (
+    "experiment",
+    "label",
+    "metric",
+    "model",
+    "service",
+    "start",
+    "statistic",
+    "routing",
+    "scheduling",
+    "level",
+    "law",
+)
+MISSING: Any = {
+    "keep_default_na": False,
+    "na_values": [""],
+}  # for pandas.read_csv: NA, null and nan are texts like others
 VALUES = ["metric", "time", "statistic", "mean", "se", "ci_low", "ci_high", "n"]
 
 
@@ -54,5 +71,4 @@ def read_table(path: str | Path) -> pd.DataFrame:
     """Read a tidy table."""
     import pandas as pd
 
-    texts = dict.fromkeys(("label", "metric", "service", "start", "statistic"), str)
-    return pd.read_csv(io.StringIO(read_checked(path)), dtype=texts)
+    return pd.read_csv(io.StringIO(read_checked(path)), dtype=dict.fromkeys(TEXTS, str), **MISSING)
