@@ -2,6 +2,6 @@
 
 from elastiqueue.sampling.kernel_cache import use_kernel_cache
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 use_kernel_cache()
