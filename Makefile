@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
+ENGINE ?= docker
 # pip: no setting of the user's moves the packages elsewhere, and what it thinks of its version and of root is not the first
 # thing that one reads.
 export PIP_USER := 0
@@ -39,6 +40,9 @@ estimate: .venv/ready ## how long the paper-scale run takes on this machine
 bench: .venv/ready ## speed of the simulators, as ratios
 	$(BIN)/python benchmarks/speed.py
 
+image: ## the container image (ENGINE=podman for another engine than docker)
+	$(ENGINE) build -f container/Dockerfile -t elastiqueue .
+
 lock: ## renew requirements.lock from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --group dev --group hpc --universal --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
 
@@ -54,4 +58,4 @@ clean: ## remove results and figures, not the environment
 	rm -rf results paper_figures/data paper_figures/tables
 	rm -f paper_figures/*.pdf paper_figures/*.png paper_figures/*.html paper_figures/*.json paper_figures/claims.md paper_figures/verification.md
 
-.PHONY: help figures quick test test-all lint report verify estimate bench lock clean
+.PHONY: help figures quick test test-all lint report verify estimate bench image lock clean
