@@ -1,7 +1,50 @@
-"""Elasticity and load balancing in clouds: simulators, exact solvers, fluid limits and the papers' experiments."""
+"""Elasticity and load balancing in clouds: simulators, exact solvers, fluid limits and the papers' experiments.
+
+The Python interface: `scenario` or `read` make a scenario, `simulate`, `exact`, `fluid`, `stability` and `capacity`
+answer with a `Result`, `sweep` runs a grid on all cores. It is loaded at first use (PEP 562): importing the package
+costs neither numpy nor numba.
+
+>>> import elastiqueue as eq
+>>> small = eq.scenario(model="tabs", servers=2, arrival_rate=0.3, standby_rate=0.1, setup_rate=0.1, buffer=5)
+>>> print(eq.exact(small).metric("mean_wait"))
+0.664793
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from elastiqueue.sampling.kernel_cache import use_kernel_cache
 
+if TYPE_CHECKING:
+    from elastiqueue.api.result import Result as Result
+    from elastiqueue.api.solve import capacity as capacity
+    from elastiqueue.api.solve import exact as exact
+    from elastiqueue.api.solve import fluid as fluid
+    from elastiqueue.api.solve import read as read
+    from elastiqueue.api.solve import scenario as scenario
+    from elastiqueue.api.solve import simulate as simulate
+    from elastiqueue.api.solve import stability as stability
+    from elastiqueue.api.sweep import sweep as sweep
+    from elastiqueue.errors import ConfigError as ConfigError
+
 __version__ = "0.2.0"
 
+_INTERFACE = {
+    "Result": "api.result", "capacity": "api.solve", "exact": "api.solve", "fluid": "api.solve", "read": "api.solve",
+    "scenario": "api.solve", "simulate": "api.solve", "stability": "api.solve", "sweep": "api.sweep",
+    "ConfigError": "errors",
+}  # fmt: skip
+
 use_kernel_cache()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _INTERFACE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_INTERFACE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_INTERFACE})

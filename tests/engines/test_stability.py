@@ -350,9 +350,8 @@ def test_figures_draw_what_the_tables_hold(growth_table: pd.DataFrame) -> None:
 
 def run(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser()
-    stability_cli.add_command(parser.add_subparsers())
-    options = parser.parse_args(["stability", *arguments])
-    options.command(options)
+    stability_cli.arguments(parser)
+    stability_cli.run(parser.parse_args(arguments))
 
 
 def test_command(tmp_path, capsys) -> None:

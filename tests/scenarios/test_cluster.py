@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.sparse import diags
 from scipy.sparse.linalg import spsolve
 
-from elastiqueue.cli.capacity import document
+from elastiqueue.api.solve import capacity
 from elastiqueue.cli.main import main
 from elastiqueue.engines.capacity import bounds_values, capacity_values, compute_rows
 from elastiqueue.engines.simulation import estimates, simulate, window
@@ -261,13 +261,13 @@ def test_capacity_values_of_the_known_setting():
 
 def test_outside_the_region_there_are_no_dominant_facets():
     scenario = infocom(arrivals={"load": 1.2, **RAY})
-    found = document(scenario)
+    found = capacity(scenario).facts
     assert not found["inside"]
     assert found["dominant"] is None
     assert found["dominant_interior"] is None
     assert found["largest_rho"] == pytest.approx(1.0, rel=1e-9)
     assert all(capacity_values(scenario)[f"in_K[{k}]"] == 0.0 for k in range(3))
-    nothing = document(infocom(arrivals={"mean": [0, 0, 0]}))
+    nothing = capacity(infocom(arrivals={"mean": [0, 0, 0]})).facts
     assert nothing["largest_stable_load"] is None
     assert nothing["inside"]
 

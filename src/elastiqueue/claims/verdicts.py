@@ -33,7 +33,6 @@ A contrast without scatter is judged by its sign where it is exact, or no two of
 
 from __future__ import annotations
 
-import argparse
 import html
 import itertools
 import json
@@ -45,7 +44,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from elastiqueue.errors import check_run
 from elastiqueue.scenarios.base import ConfigError, Strict, one_line
 
 if TYPE_CHECKING:
@@ -733,7 +731,7 @@ def judge(claims: Claims, results: Results) -> dict[str, Any]:
 # ---- Tables for readers ----------------------------------------------------------------------------------------------
 
 
-def _measured_text(record: Mapping[str, Any]) -> str:
+def measured_text(record: Mapping[str, Any]) -> str:
     if record["value"] is None:
         return record.get("why", "")
     low, high = record["interval"]
@@ -741,7 +739,7 @@ def _measured_text(record: Mapping[str, Any]) -> str:
     return f"{record['value']:.4g} {span}"
 
 
-def _margin_text(record: Mapping[str, Any]) -> str:
+def margin_text(record: Mapping[str, Any]) -> str:
     if record["value"] is None:
         return ""
     if record["margin_in_se"] is None:
@@ -761,7 +759,7 @@ def _lines(verdicts: Mapping[str, Any]) -> list[tuple[str, ...]]:
         lines.append(
             (
                 name, one["verdict"], one["statement"], f"paper {one['paper']}, {one['where']}", tight["what"],
-                _measured_text(tight), required, _margin_text(tight),
+                measured_text(tight), required, margin_text(tight),
             )
         )  # fmt: skip
     return lines
@@ -803,7 +801,7 @@ def markdown(verdicts: Mapping[str, Any], run: str) -> str:
                         part["test"], part["says"], part["verdict"],
                         f"{counted.count(SUPPORTED)} of {len(counted)} supported, "
                         f"{counted.count(CONTRADICTED)} contradicted",
-                        tight["what"], _measured_text(tight), required, _margin_text(tight),
+                        tight["what"], measured_text(tight), required, margin_text(tight),
                     )
                 )
             )  # fmt: skip
@@ -840,41 +838,3 @@ def write_verdicts(verdicts: Mapping[str, Any], run: str, folder: str | Path) ->
     write_json(folder / "claims.json", {"run": run, **verdicts})
     write_atomically(folder / "claims.md", markdown(verdicts, run))
     write_atomically(folder / "claims.html", page(verdicts, run))
-
-
-# ---- The command -----------------------------------------------------------------------------------------------------
-
-
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Register `elastiqueue claims`."""
-    text = "judge the papers' claims on the results of a finished run"
-    one = commands.add_parser("claims", help=text, description=text)
-    one.add_argument("--run", default="paper", metavar="NAME", help="name of the run; its results are in results/NAME")
-    one.add_argument("--claims", default="config/claims.yaml", metavar="FILE", help="the claims")
-    one.add_argument("--output", metavar="FOLDER", help="write claims.json, claims.md and claims.html there")
-    one.add_argument("--strict", action="store_true", help="exit status 1 if a claim is contradicted")
-    one.set_defaults(command=command)
-
-
-def command(options: argparse.Namespace) -> int:
-    """Judge the claims; print the table, or write the files."""
-    claims = read_claims(options.claims)
-    check_run(options.run)
-    folder = Path("results") / options.run
-    if not folder.is_dir():
-        raise ConfigError(f"--run = {options.run}: must be a finished run; {folder} does not exist")
-    if not any((folder / kind / f"{name}.csv").exists() for kind in KINDS for name in claims.experiments()):
-        raise ConfigError(f"--run = {options.run}: must be a finished run; {folder} has no tables that the claims read")
-    verdicts = judge(claims, Results(folder))
-    if options.output:
-        write_verdicts(verdicts, options.run, options.output)
-    else:
-        for name, one in verdicts["claims"].items():
-            print(f"{name:<5}{one['verdict']:<14}{one['statement']}")
-            for part in one["parts"]:
-                tight = part["tightest"]
-                margin = _margin_text(tight)
-                print(f"     {part['verdict']:<14}- {part['says']}: {_measured_text(tight)}", end="")
-                print(f" {tight['requirement']} (margin {margin} s.e.)" if margin else "")
-    contradicted = [name for name, one in verdicts["claims"].items() if one["verdict"] == CONTRADICTED]
-    return 1 if options.strict and contradicted else 0

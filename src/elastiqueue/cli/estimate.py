@@ -1,11 +1,16 @@
-"""`elastiqueue estimate`: how long a run of the workflow takes on this machine."""
+"""Predict how long a run of the workflow takes on this machine, from measurements of some ten seconds.
+
+Examples:
+  elastiqueue estimate
+  elastiqueue estimate --configfile config/quick.yaml --cores 2
+"""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from elastiqueue.cli.options import check_json
+from elastiqueue.cli.options import check_file
 from elastiqueue.results.provenance import usable_cores
 from elastiqueue.scenarios.reading import merged
 from elastiqueue.workflow.experiments import load
@@ -13,17 +18,14 @@ from elastiqueue.workflow.running_time import estimate
 from elastiqueue.workflow.runs import composed
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Register `elastiqueue estimate`."""
-    text = "predict how long the workflow takes on this machine"
-    one = commands.add_parser("estimate", help=text, description=text)
-    one.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="set on top of config/config.yaml")
-    one.add_argument("--cores", type=int, default=usable_cores(), metavar="N", help="default: all of them")
-    one.add_argument("--json", metavar="FILE", help="write the prediction as JSON")
-    one.set_defaults(command=command)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--configfile", nargs="+", default=[], metavar="FILE", help="set on top of config/config.yaml")
+    parser.add_argument("--cores", type=int, default=usable_cores(), metavar="N", help="default: all of them")
+    parser.add_argument("--json", metavar="FILE", help="write the prediction as JSON")
 
 
-def command(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Print the prediction per experiment and in all."""
     from elastiqueue.results.files import write_json
     from elastiqueue.results.provenance import cpu_model
@@ -33,7 +35,7 @@ def command(options: argparse.Namespace) -> None:
         raise ConfigError(f"--cores = {options.cores}: must be from 1 to 1,000,000")
     if options.json == "-":
         raise ConfigError("--json = -: must be a file")
-    check_json(options.json)
+    check_file("--json", options.json)
     values: dict[str, Any] = {}
     for path in options.configfile:
         values = merged(values, read_yaml(path))

@@ -1,51 +1,128 @@
-"""What the commands share: a scenario read with `--set`, and the file that `--json` names."""
+"""What the commands share: a scenario read with `--set`, the files of `--json` and `--csv`, tables, progress."""
 
 from __future__ import annotations
 
 import argparse
-import math
+import json
+import sys
 import tempfile
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elastiqueue.scenarios.reading import ConfigError, Scenario, parse_yaml, read_scenario
 
+if TYPE_CHECKING:
+    from elastiqueue.api.result import Result
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what every command on a scenario has."""
+    parser.add_argument("scenario", metavar="SCENARIO.yaml")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key (dotted inside)")
+    parser.add_argument("--json", metavar="FILE", help="write JSON to FILE; - writes it to standard output")
+    parser.add_argument("--csv", metavar="FILE", help="write the table as CSV to FILE; - writes it to standard output")
+
 
 def read(options: argparse.Namespace) -> Scenario:
+    """The scenario with its changes; raises ConfigError also where a file cannot be written."""
     changes: dict[str, Any] = {}
     for text in options.set:
         key, separator, value = text.partition("=")
         if not separator or not all(part.strip() for part in key.split(".")):
             raise ConfigError(f"--set = {text}: must be KEY=VALUE, with a KEY such as servers or arrivals.load")
         changes[key] = parse_yaml(value, f"--set {key} = {value}")
-    check_json(options.json)
+    check_file("--json", options.json)
+    check_file("--csv", options.csv)
+    if options.json == "-" and options.csv == "-":
+        raise ConfigError("--csv = -: must be a file where --json is -")
     return read_scenario(options.scenario, changes)
 
 
-def check_json(file: str | None) -> None:
+def check_file(option: str, file: str | None) -> None:
     """Raise ConfigError unless a file of this name can be written, found out by making one beside it."""
     if file is None or file == "-":
         return
     try:
         path = Path(file)
         if file.endswith("/") or (path.exists() and not path.is_file()):
-            raise ConfigError(f"--json = {file!r}: must be a file, or - for standard output")
+            raise ConfigError(f"{option} = {file!r}: must be a file, or - for standard output")
         if not path.parent.is_dir():
-            raise ConfigError(f"--json = {file}: its folder must exist")
+            raise ConfigError(f"{option} = {file}: its folder must exist")
         with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent):
             pass
     except ConfigError:
         raise
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"--json = {file}: must be a file that can be written: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{option} = {file}: must be a file that can be written: {why}") from None
 
 
-def finite(value: Any) -> Any:
-    """The same with null for what is not a finite number, which JSON cannot say."""
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def report(options: argparse.Namespace, result: Result, text: str) -> None:
+    """Write the files that were asked for, and print the text unless standard output is one of them."""
+    write(options.json, lambda: json.dumps(result.document(), indent=1) + "\n")
+    write(options.csv, lambda: result.table().to_csv(index=False, lineterminator="\n"))
+    if "-" not in (options.json, options.csv):
+        print(text)
+
+
+def write(file: str | None, content: Callable[[], str]) -> None:
+    """Write a text to a file, to standard output if its name is -, or nowhere if it is None."""
+    if file == "-":
+        sys.stdout.write(content())
+    elif file is not None:
+        from elastiqueue.results.files import write_atomically
+
+        write_atomically(file, content())
+
+
+def title(scenario: Scenario) -> str:
+    """Model and size of a scenario."""
+    count = scenario.describe()["servers"]
+    return f"{scenario.model}, {count} server{'s' if count != 1 else ''}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines of columns two spaces apart, the first flush left, the others flush right."""
+    first, *rest = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return "\n".join(
+        "  ".join([f"{row[0]:<{first}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], rest, strict=True))])
+        for row in rows
+    )
+
+
+def metrics_text(*results: Result) -> str:
+    """Metrics of one or more results side by side, rounded to their errors; zeros of queue tails are left out."""
+    with_errors = any(one.n for result in results for one in result.metrics.values())
+    heads = [["value (exact)", "mean (s.e.)"][any(one.n for one in result.metrics.values())] for result in results]
+    table = [["metric", *heads, *(["95 % interval", "n"] if with_errors else [])]]
+    for name, first in results[0].metrics.items():
+        if name.startswith("queue_tail[") and not first.mean > 0:
+            continue
+        low, high = first.interval()
+        cells = [str(result.metrics[name]) if name in result.metrics else "" for result in results]
+        table.append([name, *cells, *([f"[{low:.5g}, {high:.5g}]", str(first.n)] if with_errors else [])])
+    return "\n".join([title(results[0].scenario), aligned(table)])
+
+
+class Progress:
+    """A line with the share that is done and the time left, on a terminal only; it is wiped at the end."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.begin, self.shown = what, time.monotonic(), False
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        return self.show
+
+    def show(self, done: int, total: int) -> None:
+        if not sys.stderr.isatty():
+            return
+        left = (time.monotonic() - self.begin) * (total - done) / done
+        clock = f"{int(left) // 3600}:{int(left) // 60 % 60:02}:{int(left) % 60:02}"
+        print(f"\r{self.what} {done} of {total}, {clock} left \033[K", end="", file=sys.stderr, flush=True)
+        self.shown = True
+
+    def __exit__(self, *exception: object) -> None:
+        if self.shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

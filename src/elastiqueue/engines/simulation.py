@@ -11,6 +11,7 @@ where queues relax slowly). The measured stretches are independent batches.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +129,10 @@ def estimates(scenario: Scenario, totals: NDArray[np.float64]) -> dict[str, Esti
     return {name: estimate(metric, names, totals) for name, metric in metrics.items()}
 
 
-def simulate_to_precision(scenario: Scenario) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The scenario's replications, and where it asks for a precision as many more as reach it.
+def simulate_to_precision(
+    scenario: Scenario, run: Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]] = simulate
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The scenario's replications, and where it asks for a precision as many more as reach it; `run` is `simulate`.
 
     At least 30 replications go before the first look, since stopping early on a narrow interval under-covers.
 
@@ -142,7 +145,7 @@ def simulate_to_precision(scenario: Scenario) -> tuple[NDArray[np.float64], NDAr
     span = window(scenario)
     wanted = scenario.precision
     count = scenario.replications if wanted is None else max(30, scenario.replications)
-    totals, paths = simulate(scenario, 0, count, span)
+    totals, paths = run(scenario, 0, count, span)
     while wanted is not None:
         found = estimates(scenario, totals)[wanted.metric]
         low, high = found.interval()
@@ -157,6 +160,6 @@ def simulate_to_precision(scenario: Scenario) -> tuple[NDArray[np.float64], NDAr
                 f"precision.relative = {wanted.relative:g}: {len(totals)} replications reach {reached:.2g}"
             )
         more = max(10, len(totals) // 4)
-        extra, extra_paths = simulate(scenario, len(totals), len(totals) + more, span)
+        extra, extra_paths = run(scenario, len(totals), len(totals) + more, span)
         totals, paths = np.concatenate([totals, extra]), np.concatenate([paths, extra_paths])
     return totals, paths

@@ -11,7 +11,6 @@ of the files; a single sample path, which has no error, is compared only for ide
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import io
@@ -355,51 +354,12 @@ def preview(path: Path, width: int = PREVIEW_WIDTH) -> bytes:
         return buffer.getvalue()
 
 
-# ---- The commands ----------------------------------------------------------------------------------------------------
-
-
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Register `elastiqueue verify`, `manifest` and `reference`."""
-    texts = {
-        "verify": "compare a finished run with the reference results",
-        "manifest": "write checksums and provenance of a finished run",
-        "reference": "keep a finished run as the reference results",
-    }
-    for name, run in (("verify", _verify), ("manifest", _manifest), ("reference", _reference)):
-        one = commands.add_parser(name, help=texts[name], description=texts[name])
-        one.add_argument("--run", default="paper", metavar="NAME", help="name of the run; its results are results/NAME")
-        one.add_argument(
-            "--output", metavar="FOLDER", help="its figures and tables; default paper_figures for the run paper, else "
-            "results/NAME",
-        )  # fmt: skip
-        if name != "manifest":
-            one.add_argument("--reference", default="paper_figures/reference", metavar="FOLDER", help="the reference")
-        if name == "verify":
-            one.add_argument("--strict", action="store_true", help="exit status 1 unless every file is equal")
-        one.set_defaults(command=run)
-
-
-def _output(options: argparse.Namespace) -> Path:
-    check_run(options.run)
-    output = Path(options.output or ("paper_figures" if options.run == "paper" else f"results/{options.run}"))
-    if not output.is_dir():
-        raise ConfigError(f"--run = {options.run}: must be a finished run; {output} does not exist")
-    if not _tables(output):
-        raise ConfigError(f"--run = {options.run}: must be a finished run; {output} holds no data/*.csv")
-    return output
-
-
-def _verify(options: argparse.Namespace) -> int:
-    results = verify(_output(options), options.reference, options.run)
-    for one in results:
-        print(f"{one.file:<32}{one.status:<20}{one.rows:>7} rows", end="")
-        print(f", {len(one.differences)} differ" if one.differences else "")
-    return 1 if options.strict and any(one.status not in (EQUAL, WITHIN) for one in results) else 0
-
-
-def _manifest(options: argparse.Namespace) -> None:
-    write_manifest(_output(options), Path("results") / options.run, options.run)
-
-
-def _reference(options: argparse.Namespace) -> None:
-    store_reference(_output(options), options.reference, Path("results") / options.run)
+def finished(run: str, output: str | None) -> Path:
+    """The folder with figures and tables of a finished run; raises ConfigError where there is none."""
+    check_run(run)
+    folder = Path(output or ("paper_figures" if run == "paper" else f"results/{run}"))
+    if not folder.is_dir():
+        raise ConfigError(f"--run = {run}: must be a finished run; {folder} does not exist")
+    if not _tables(folder):
+        raise ConfigError(f"--run = {run}: must be a finished run; {folder} holds no data/*.csv")
+    return folder

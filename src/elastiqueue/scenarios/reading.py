@@ -25,6 +25,7 @@ __all__ = [
     "ServiceScenario",
     "SingleTypeScenario",
     "Strict",
+    "changed",
     "one_line",
     "read_scenario",
     "read_yaml",
@@ -109,6 +110,14 @@ def read_scenario(path: str | Path, changes: Mapping[str, Any] | None = None) ->
     arrival = values.get("arrival_rate")
     if isinstance(arrival, dict) and isinstance(arrival.get("trace"), str):
         values["arrival_rate"] = {**arrival, "trace": str(Path(path).parent / arrival["trace"])}
+    return scenario_from(values)
+
+
+def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
+    """The scenario with dotted keys set on top of it; raises ConfigError with one line."""
+    values = scenario.model_dump(exclude_unset=True)
+    for key, value in changes.items():
+        set_key(values, key, value)
     return scenario_from(values)
 
 

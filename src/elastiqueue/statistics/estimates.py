@@ -42,6 +42,28 @@ class Estimate:
         half = float(stdtrit(self.n - 1, 0.5 + level / 2)) * self.se
         return self.mean - half, self.mean + half
 
+    def __str__(self) -> str:
+        """The mean rounded to its error, 0.0109(2): one digit of the error, two where the first is 1.
+
+        >>> print(Estimate(0.010893, 0.00021, 9), Estimate(1234.4, 14.2, 9), Estimate(2 / 3, 0, 0))
+        0.0109(2) 1234(14) 0.666667
+        """
+        if self.n == 0 or not (math.isfinite(self.se) and math.isfinite(self.mean)) or self.se <= 0:
+            return f"{self.mean:.6g}"
+        return with_error(self.mean, self.se)
+
+
+def with_error(mean: float, se: float) -> str:
+    """A mean and its standard error > 0 as one number, the error in units of the last digit: 0.0109(2), 1.23(4)e-9."""
+    exponent = math.floor(math.log10(max(abs(mean), se)))
+    scale = exponent if exponent < -4 or exponent > 6 else 0
+    mean, se = mean / 10.0**scale, se / 10.0**scale
+    first = math.floor(math.log10(se))
+    decimals = -first + (1 if se / 10.0**first < 1.95 else 0)
+    shown = round(se * 10.0**decimals) if decimals > 0 else round(se / 10.0**-decimals) * 10**-decimals
+    text = f"{round(mean, decimals):.{max(decimals, 0)}f}({shown})"
+    return text + (f"e{scale:+03d}" if scale else "")
+
 
 def linear_form(weights: Mapping[str, float], columns: Sequence[str], totals: NDArray[np.float64]) -> list[float]:
     """sum_c weights[c] * totals[:, c] for each row of totals, shape (R, C), correctly rounded sums."""

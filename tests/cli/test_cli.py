@@ -1,0 +1,118 @@
+"""The command line: help, tables, files, progress, interrupts; and that it starts without the libraries."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from elastiqueue.cli.main import COMMANDS, main
+from elastiqueue.cli.options import aligned
+from elastiqueue.statistics.estimates import with_error
+
+SMALL = ["--set", "servers=2", "--set", "horizon=50", "--set", "warm_up=0", "--set", "replications=5"]
+
+
+@pytest.fixture
+def tabs(root):
+    return str(root / "config/examples/tabs.yaml")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "\nExample" in text
+    assert f"  elastiqueue {command}" in text
+
+
+def test_the_version_needs_none_of_the_libraries():
+    code = (
+        "import sys; from elastiqueue.cli.main import main\n"
+        "try: main(['--version'])\n"
+        "except SystemExit: print([m for m in ('numpy', 'pydantic', 'yaml', 'pandas') if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[1] == "[]"
+
+
+def test_simulated_and_exact_values_side_by_side(tabs, capsys):
+    assert main(["simulate", tabs, *SMALL, "--exact"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "tabs, 2 servers"
+    assert lines[1].split() == ["metric", "mean", "(s.e.)", "value", "(exact)", "95", "%", "interval", "n"]
+    assert any(line.startswith("mean_wait ") for line in lines)
+    assert len({len(line) for line in lines[1:]}) == 1
+
+
+def test_csv_is_the_table(tabs, tmp_path, capsys):
+    assert main(["simulate", tabs, *SMALL, "--csv", "-"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert main(["simulate", tabs, *SMALL, "--csv", str(tmp_path / "a.csv"), "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert rows == list(csv.DictReader(io.StringIO((tmp_path / "a.csv").read_text())))
+    power = next(row for row in rows if row["metric"] == "power")
+    assert float(power["mean"]) == pytest.approx(found["metrics"]["power"]["mean"], rel=1e-12)
+    assert power["n"] == "5"
+    assert main(["simulate", tabs, *SMALL, "--csv", "-", "--json", "-"]) == 2
+    assert capsys.readouterr().err == "elastiqueue: --csv = -: must be a file where --json is -\n"
+    assert main(["simulate", tabs, "--csv", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("elastiqueue: --csv = ")
+
+
+@pytest.mark.parametrize(
+    ("mean", "se", "text"),
+    [
+        (0.010893, 0.00021, "0.0109(2)"), (0.010893, 0.000149, "0.01089(15)"), (1234.4, 14.2, "1234(14)"),
+        (12345, 670, "12300(700)"), (0, 0.02, "0.00(2)"), (-1.2345, 0.031, "-1.23(3)"), (9.996, 0.0096, "9.996(10)"),
+        (1.234e-9, 4e-11, "1.23(4)e-09"), (3.21e9, 2e7, "3.21(2)e+09"), (5, 30, "0(30)"), (1, 0.00999, "1.000(10)"),
+    ],
+)  # fmt: skip
+def test_numbers_are_rounded_to_their_error(mean, se, text):
+    assert with_error(mean, se) == text
+
+
+def test_columns_are_aligned():
+    assert aligned([["a", "bb"], ["ccc", "d"]]) == "a    bb\nccc   d"
+
+
+def _start(tabs, *more, **options):
+    command = [sys.executable, "-m", "elastiqueue", "simulate", tabs, "--set", "servers=1000", *more]
+    return subprocess.Popen(command, **options)
+
+
+def test_progress_is_shown_on_a_terminal_only(tabs):
+    command = [sys.executable, "-m", "elastiqueue", "simulate", tabs, *SMALL]
+    assert subprocess.run(command, capture_output=True, check=True).stderr == b""
+    parent, child = pty.openpty()
+    with _start(tabs, "--set", "replications=20", stderr=child, stdout=subprocess.DEVNULL) as process:
+        os.close(child)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(parent, 1000)
+            except OSError:  # the other end is closed
+                break
+    assert process.returncode == 0
+    assert b"replications: 20 of 20, 0:00:00 left" in shown
+    assert shown.endswith(b"\r\x1b[K")
+
+
+def test_an_interrupt_leaves_nothing_behind(tabs, tmp_path):
+    more = ["--set", "replications=1000000", "--json", str(tmp_path / "a.json")]
+    with _start(tabs, *more, stderr=subprocess.PIPE) as process:
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=20)
+    assert (process.returncode, error) == (130, b"elastiqueue: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
