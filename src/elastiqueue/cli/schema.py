@@ -12,6 +12,7 @@ import sys
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """There are none."""
+    return
 
 
 def run(options: argparse.Namespace) -> None:
