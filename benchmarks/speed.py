@@ -10,10 +10,10 @@ server turned off, completed setup), not a draw.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
 from collections.abc import Callable
-from unittest.mock import patch
 
 import numpy as np
 from numba import njit
@@ -21,6 +21,7 @@ from numba import njit
 from elastiqueue.models.cluster.simulator import Cluster
 from elastiqueue.models.registry import model_of
 from elastiqueue.models.slotted import parameters
+from elastiqueue.sampling.arrival_rate import ArrivalRate
 from elastiqueue.sampling.phase_type import PhaseType
 from elastiqueue.sampling.rng import uniform
 from elastiqueue.sampling.streams import stream
@@ -108,44 +109,19 @@ def tabs(runs: int) -> None:
 def fluid_path(runs: int) -> None:
     law, times = PhaseType.exponential(), np.linspace(0.0, 250.0, 251)
     start = fluid.FluidState(np.array([[0.2], [0.1]]), 0.5, 0.1)
+    wave = ArrivalRate((0.0,), (0.3,), 0.2, 40 * math.pi)
 
-    def arrays(path: fluid.FluidPath) -> np.ndarray:
-        return np.column_stack([path.q, path.d0, path.d1, path.u])
-
-    def solve() -> fluid.FluidPath:
-        return fluid.trajectory(0.3, 0.1, 0.1, 10, law, start, times)
-
-    exact = arrays(solve())
-    step = 0.064
-    while np.abs(arrays(fluid.plain_step(0.3, 0.1, 0.1, 10, law, start, times, step)) - exact).max() > 1e-3:
-        step /= 2
-
-    def solved() -> float:
-        for _ in range(10):
-            solve()
-        return 10.0
-
-    def stepped(size: float) -> Callable[[], float]:
+    def solve(arrival: float | ArrivalRate) -> Callable[[], float]:
         def work() -> float:
-            fluid.plain_step(0.3, 0.1, 0.1, 10, law, start, times, size)
-            return 1.0
+            for _ in range(10):
+                fluid.trajectory(arrival, 0.1, 0.1, 10, law, start, times)
+            return 10.0
 
         return work
 
-    def uncompiled() -> float:
-        with patch.object(fluid, "_plain_kernel", fluid._plain_kernel.py_func):
-            return stepped(step)()
-
-    works = {
-        "fluid path, event-driven (error 1e-8)": solved,
-        f"fluid path, plain step {step:g} as a loop in Python": uncompiled,
-        f"fluid path, plain step {step:g} (error < 1e-3)": stepped(step),
-        "fluid path, plain step 0.00025 (a million steps)": stepped(250e-6),
-    }
-    found = medians(works, runs)
-    base = found["fluid path, event-driven (error 1e-8)"]
+    found = medians({"fluid path, constant rate": solve(0.3), "fluid path, sinusoidal rate": solve(wave)}, runs)
     for name, seconds in found.items():
-        line(name, 1e3 * seconds, "ms", event_driven=seconds / base)
+        line(name, 1e3 * seconds, "ms")
 
 
 def cluster(runs: int) -> None:

@@ -82,9 +82,8 @@ def fluid_averages(scenario: ServiceScenario) -> dict[str, float]:
     """Metrics on the fluid scale: averages of the path over the scenario's window; at the fixed point if it is auto."""
     power = scenario.power
     if isinstance(scenario.horizon, str):
-        mu, nu = _fluid_rates(scenario)
-        lam = scenario.arrival.at(0.0)
-        point = fluid.fixed_point(lam, mu, nu, scenario.phase_type)
+        lam, (mu, _) = scenario.arrival.at(0.0), _fluid_rates(scenario)
+        point = fluid.fixed_point(lam, mu, scenario.phase_type)
         watts = power.full * lam + power.idle * point.u + power.off * point.d0
         return {
             **dict.fromkeys(("mean_wait", "mean_wait_integral", "wait_probability", "loss_probability"), 0.0),
@@ -107,9 +106,10 @@ def sup_distances(scenario: ServiceScenario, paths: NDArray[np.float64]) -> list
     """
     limit = fluid_path(scenario)
     rows = np.searchsorted(limit.times, grid_of(scenario))
+    names, levels = model_of(scenario).components(scenario), limit.q.shape[1]
     series = {"idle_on": limit.u, "idle_off": limit.d0, "setup": limit.d1}
-    series |= {f"queue_tail[{i}]": limit.q[:, i - 1] for i in range(1, limit.q.shape[1] + 1)}
-    names = model_of(scenario).components(scenario)
+    for i in range(1, len(names) + 1):
+        series[f"queue_tail[{i}]"] = limit.q[:, i - 1] if i <= levels else np.zeros(limit.times.size)
     columns = [column for column, name in enumerate(names) if name in series]
     fluid_values = np.column_stack([series[names[column]][rows] for column in columns])
     return [float(np.abs(path[:, columns] - fluid_values).max()) for path in paths]
@@ -130,7 +130,7 @@ def stability_rows(scenario: ServiceScenario) -> list[dict[str, Any]]:
     if not scenario.arrival.constant or times.size == 0 or scenario.buffer is None:
         raise ConfigError("engine = fluid_stability: needs a constant arrival_rate, a buffer and record_every")
     lam, law, buffer = scenario.arrival.at(0.0), scenario.phase_type, scenario.buffer
-    point = fluid.fixed_point(lam, mu, nu, law)
+    point = fluid.fixed_point(lam, mu, law)
     rows: list[dict[str, Any]] = []
     found = []
     for k, start in enumerate(fluid.stability_starts(scenario.replications, buffer, law)):
