@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastiqueue.cli.capacity import document
+from elastiqueue.api.solve import capacity
 from elastiqueue.engines.capacity import bounds_values, position_of
 from elastiqueue.scenarios.reading import scenario_from
 
@@ -38,7 +38,7 @@ def test_corners(law, intensity, changes, dominant, interior):
 @pytest.mark.parametrize("direction", [[2, 2], [2.2, 1.6], [2.6, 0.8], [1.8, 2.1], [2.31, 1.38]])
 def test_a_load_of_exactly_one_is_on_the_boundary(law, direction):
     scenario = cluster({"law": law, **LAWS[law], "load": 1.0, "direction": direction}, servers=3)
-    found = document(scenario)
+    found = capacity(scenario).facts
     assert (found["position"], found["inside"]) == ("boundary", False)
     assert found["largest_stable_load"] == found["largest_rho"] == 1.0
     assert found["dominant"] is None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from elastiqueue.scenarios.base import ConfigError
+from elastiqueue.scenarios.units import in_practice
 from elastiqueue.statistics.estimates import Estimate
 
 if TYPE_CHECKING:  # slow to import
@@ -45,17 +46,32 @@ class Result:
         return self.metrics[name]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per metric: metric, mean, se, ci_low, ci_high (95 %), n."""
+        """One row per metric: metric, mean, se, ci_low, ci_high (95 %), n.
+
+        Of a scenario with `units` also what it is in seconds, watts or servers: real_mean, real_se, real_unit.
+        """
         return [
-            dict(zip(COLUMNS, (name, one.mean, one.se, *one.interval(), one.n), strict=True))
+            {**dict(zip(COLUMNS, (name, one.mean, one.se, *one.interval(), one.n), strict=True)), **self._real(name)}
             for name, one in self.metrics.items()
         ]
+
+    def _real(self, name: str) -> dict[str, Any]:
+        if getattr(self.scenario, "units", None) is None:
+            return {}
+        one, unit = self.real(name) or (Estimate(math.nan, math.nan, 0), "")
+        return {"real_mean": one.mean, "real_se": one.se, "real_unit": unit}
+
+    def real(self, name: str) -> tuple[Estimate, str] | None:
+        """A metric in seconds, watts or servers, and the unit; None where it has none, or the scenario no `units`."""
+        known = in_practice(self.scenario, name)
+        one = self.metric(name)
+        return known and (Estimate(known[0] * one.mean, known[0] * one.se, one.n), known[1])
 
     def table(self) -> pd.DataFrame:
         """`rows` as a DataFrame."""
         import pandas as pd
 
-        return pd.DataFrame(self.rows(), columns=list(COLUMNS))
+        return pd.DataFrame(self.rows())
 
     @property
     def path(self) -> pd.DataFrame:
@@ -74,12 +90,16 @@ class Result:
             entry: dict[str, Any] = {"mean": one.mean}
             if one.n:
                 entry |= {"se": one.se, "ci95": list(one.interval()), "n": one.n}
+            if real := self.real(name):
+                entry |= {"real_mean": real[0].mean, **({"real_se": real[0].se} if one.n else {}), "real_unit": real[1]}
             base, bracket, _ = name.partition("[")
             if not bracket:
                 listed[name] = entry
                 continue
-            gathered = listed.setdefault(base, {key: one.n if key == "n" else [] for key in entry})
-            for key in entry.keys() - {"n"}:
+            gathered = listed.setdefault(
+                base, {key: value if key in ("n", "real_unit") else [] for key, value in entry.items()}
+            )
+            for key in entry.keys() - {"n", "real_unit"}:
                 gathered[key].append(entry[key])
         whole: dict[str, Any] = finite(
             {

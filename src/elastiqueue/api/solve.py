@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from elastiqueue.api.result import COLUMNS, Result
 from elastiqueue.engines.registry import ENGINE_MODELS
 from elastiqueue.scenarios.reading import ConfigError, Scenario, read_scenario, scenario_from
+from elastiqueue.scenarios.units import values_with_costs, with_costs
 from elastiqueue.sources import source_digest
 from elastiqueue.statistics.estimates import Estimate, mean_estimate
 
@@ -88,7 +89,7 @@ def simulate(scenario: Scenario, progress: Progress | None = None) -> Result:
     from elastiqueue.results.provenance import Stopwatch
 
     model, precision = model_of(scenario), scenario.precision
-    known = model.metrics(scenario)
+    known = with_costs(scenario, model.metrics(scenario))
     if precision is not None and precision.metric not in known:
         raise ConfigError(f"precision.metric = {precision.metric}: must be one of {', '.join(known)}")
     watch = Stopwatch()
@@ -206,7 +207,7 @@ def fluid(scenario: Scenario) -> Result:
             for row, when in enumerate(path.times)
             for name, part in parts.items()
         ]
-    metrics = _exact_metrics(fluid_averages(asked))
+    metrics = _exact_metrics(values_with_costs(scenario, fluid_averages(asked)))
     return Result(
         scenario, metrics, facts, watch.provenance(sources=source_digest("elastiqueue.engines.fluid")), series
     )

@@ -79,8 +79,13 @@ def write(file: str | None, content: Callable[[], str]) -> None:
 
 def title(scenario: Scenario) -> str:
     """Model and size of a scenario."""
+    from elastiqueue.scenarios.units import requests_per_second
+
     count = scenario.describe()["servers"]
-    return f"{scenario.model}, {count} server{'s' if count != 1 else ''}"
+    text = f"{scenario.model}, {count} server{'s' if count != 1 else ''}"
+    if units := getattr(scenario, "units", None):
+        text += f"; {requests_per_second(scenario):.4g} requests / s of {units.service_time:.4g} s each on average"
+    return text
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -94,15 +99,22 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def metrics_text(*results: Result) -> str:
     """Metrics of one or more results side by side, rounded to their errors; zeros of queue tails are left out."""
+    from elastiqueue.scenarios.units import unit_of
+
     with_errors = any(one.n for result in results for one in result.metrics.values())
     heads = [["value (exact)", "mean (s.e.)"][any(one.n for one in result.metrics.values())] for result in results]
-    table = [["metric", *heads, *(["95 % interval", "n"] if with_errors else [])]]
+    real = getattr(results[0].scenario, "units", None) is not None
+    tail = [*(["95 % interval", "n"] if with_errors else []), "unit", *(["in practice", ""] if real else [])]
+    table = [["metric", *heads, *tail]]
     for name, first in results[0].metrics.items():
         if name.startswith("queue_tail[") and not first.mean > 0:
             continue
         low, high = first.interval()
         cells = [str(result.metrics[name]) if name in result.metrics else "" for result in results]
-        table.append([name, *cells, *([f"[{low:.5g}, {high:.5g}]", str(first.n)] if with_errors else [])])
+        cells += [f"[{low:.5g}, {high:.5g}]", str(first.n)] if with_errors else []
+        cells.append(unit_of(results[0].scenario, name))
+        cells += [str(part) for part in results[0].real(name) or ("", "")] if real else []
+        table.append([name, *cells])
     return "\n".join([title(results[0].scenario), aligned(table)])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from elastiqueue.models.registry import model_of
 from elastiqueue.results.tidy_tables import value_row
 from elastiqueue.scenarios.reading import ConfigError, ServiceScenario
+from elastiqueue.scenarios.units import with_costs
 from elastiqueue.statistics.estimates import Estimate, Ratio
 from elastiqueue.theory.chains import Chain
 from elastiqueue.theory.stationary_law import DEFAULT_MAX_STATES, converged_rates, stationary_rates
@@ -84,7 +85,7 @@ def exact(scenario: ServiceScenario, max_states: int = DEFAULT_MAX_STATES) -> Ex
     if not scenario.arrival.constant:
         raise ConfigError("arrival_rate: must be constant for the exact solver")
     model = model_of(scenario)
-    metrics: dict[str, Ratio] = model.metrics(scenario)
+    metrics: dict[str, Ratio] = with_costs(scenario, model.metrics(scenario))
 
     def chain(level: int | None = None) -> Chain:
         states, numbers = least_states(scenario, level)

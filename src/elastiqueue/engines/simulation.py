@@ -22,6 +22,7 @@ from elastiqueue.errors import ConfigError
 from elastiqueue.models.registry import model_of
 from elastiqueue.sampling.streams import PILOT, stream
 from elastiqueue.scenarios.autoscaling import ServiceScenario
+from elastiqueue.scenarios.units import with_costs
 from elastiqueue.statistics.autocorrelation import autocorrelation_time
 from elastiqueue.statistics.estimates import Estimate, Ratio, estimate
 
@@ -92,7 +93,8 @@ def described(scenario: Scenario) -> dict[str, Any]:
         "head": scenario.describe(),
         "columns": list(model.columns(scenario)),
         "metrics": {
-            name: [dict(ratio.numerator), dict(ratio.denominator)] for name, ratio in model.metrics(scenario).items()
+            name: [dict(ratio.numerator), dict(ratio.denominator)]
+            for name, ratio in with_costs(scenario, model.metrics(scenario)).items()
         },
     }
     if isinstance(scenario, ServiceScenario):
@@ -125,7 +127,7 @@ def estimates(scenario: Scenario, totals: NDArray[np.float64]) -> dict[str, Esti
     """Every metric of the model from the totals of its replications, shape (R, columns)."""
     model = model_of(scenario)
     names: tuple[str, ...] = model.columns(scenario)
-    metrics: dict[str, Ratio] = model.metrics(scenario)
+    metrics: dict[str, Ratio] = with_costs(scenario, model.metrics(scenario))
     return {name: estimate(metric, names, totals) for name, metric in metrics.items()}
 
 

@@ -11,6 +11,7 @@ from elastiqueue.sampling.arrival_rate import ArrivalRate
 from elastiqueue.sampling.phase_type import PhaseType
 from elastiqueue.sampling.streams import digest
 from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, Positive, Rate, Strict
+from elastiqueue.scenarios.units import WithUnits
 
 TAIL = 20  # rows of the queue tail that are reported where the buffer is unlimited
 SERVICE_MODELS = ("tabs", "jiq", "delayed_off", "setup", "always_on")
@@ -145,7 +146,7 @@ class Precision(Strict):
     relative: Annotated[float, Field(gt=0, lt=1)] = Field(description="Half-width of the interval over the mean.")
 
 
-class ServiceScenario(Strict):
+class ServiceScenario(WithUnits):
     """A continuous-time system of servers that turn off and on; the unit of time is the mean service time."""
 
     model: Literal["tabs", "jiq", "delayed_off", "setup", "always_on"] = Field(

@@ -32,6 +32,8 @@ def has_metric(scenario: ServiceScenario | ClusterScenario | SingleTypeScenario,
     """Whether a simulation of the scenario has a metric of that name."""
     if name == SUP_DISTANCE:
         return scenario.model in ("tabs", "jiq") and scenario.record_every is not None
+    if name in ("cost_per_hour", "cost_per_million"):
+        return isinstance(scenario, ServiceScenario) and scenario.units is not None and scenario.units.priced
     if name == "mean_response":
         return isinstance(scenario, ClusterScenario) and scenario.level == "job"
     indexed = re.fullmatch(r"(\w+)\[([1-9][0-9]*)\]", name)

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from elastiqueue.scenarios.autoscaling import SERVICE_MODELS, ServiceScenario
 from elastiqueue.scenarios.base import ConfigError, Strict, one_line
 from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
+from elastiqueue.scenarios.units import INSTEAD_OF
 
 __all__ = [
     "KINDS",
@@ -54,6 +55,9 @@ def scenario_from(values: Mapping[str, Any]) -> Scenario:
 
 def set_key(values: dict[str, Any], dotted: str, value: Any) -> None:
     """Set `a.b.c` in nested mappings, making those that are not there."""
+    for period, rate in INSTEAD_OF.items():  # one replaces the other
+        if dotted in (period, rate):
+            values.pop(rate if dotted == period else period, None)
     *path, last = dotted.split(".")
     for part in path:
         inner = values.get(part)
