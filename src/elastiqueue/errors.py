@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from typing import NoReturn
 
 
@@ -21,6 +22,12 @@ class Parser(argparse.ArgumentParser):
 def printable(text: object) -> str:
     """A text as one line that a terminal can show."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(str(text).split()))
+
+
+def refuse(error: object) -> NoReturn:
+    """End the process: one line on standard error, exit status 2."""
+    print(f"elastiqueue: {printable(error)}", file=sys.stderr)
+    sys.exit(2)
 
 
 def check_run(name: str) -> None:

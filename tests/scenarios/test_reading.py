@@ -17,7 +17,6 @@ from elastiqueue.engines.simulation import window
 from elastiqueue.engines.stability import report
 from elastiqueue.errors import printable
 from elastiqueue.models.registry import model_of
-from elastiqueue.sampling.arrival_rate import ArrivalRate
 from elastiqueue.scenarios.metrics import METRICS, has_metric
 from elastiqueue.scenarios.reading import ConfigError, parse_yaml, read_scenario, read_yaml, scenario_from
 from elastiqueue.theory.stationary_law import enumerate_states
@@ -276,36 +275,13 @@ def test_a_run_without_results_is_refused(command, run, tmp_path, root, monkeypa
     assert printed.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("content", "says"), [("", "empty"), ("time,rate\n", "empty"), ("t,r\n0,1\n2,.5\n1,.4\n", "unsorted"),
-    ("t,r\n0,a\n", "numbers"), ("t,r\n1,.5\n", "must be 0"), ("t,r\n0,-1\n", ">= 0"),
-    ("t,r\n0,\xff\n", "trace = "), ("0,.1\n5,.2\n", "header"), ("t,r\n0," + "1" * 200_000, "trace = "),
-    ("t,r\n0,nan\n", "trace = ")], ids=lambda text: text[:20],
-)  # fmt: skip
-def test_traces_that_are_empty_or_unsorted_are_refused(content, says, tmp_path, capsys):
-    (tmp_path / "rates.csv").write_bytes(content.encode("latin-1"))
-    _refused_trace("rates.csv", says, tmp_path, capsys)
-
-
-@pytest.mark.parametrize("name", ["ra\0tes.csv", "."])
+@pytest.mark.parametrize("name", ["ra\0tes.csv", ".", "nowhere.csv"])
 def test_a_trace_that_is_no_file_is_refused(name, tmp_path, capsys):
-    _refused_trace(name, "arrival_rate.trace = ", tmp_path, capsys)
-
-
-def test_a_trace_may_begin_with_a_byte_order_mark_but_not_with_numbers(tmp_path, capsys):
-    (tmp_path / "rates.csv").write_text("\ufefft,r\n0,.1\n")
-    assert ArrivalRate.from_trace(tmp_path / "rates.csv").rates == (0.1,)
-    (tmp_path / "rates.csv").write_text("\ufeff0,.1\n5,.2\n")
-    _refused_trace("rates.csv", "header", tmp_path, capsys)
-
-
-def _refused_trace(name, says, tmp_path, capsys):
     file = tmp_path / "scenario.yaml"
     file.write_text(json.dumps({**GOOD, "arrival_rate": {"trace": name}}))
     assert main(["simulate", str(file)]) == 2
     error = capsys.readouterr().err
-    assert says in error
-    assert error.startswith("elastiqueue: arrival_rate")
+    assert error.startswith("elastiqueue: arrival_rate.trace = ")
     assert error.count("\n") == 1
     assert "\0" not in error
 

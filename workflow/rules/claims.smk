@@ -6,8 +6,7 @@ VERDICTS = [f"{OUTPUT}/claims.{kind}" for kind in ("json", "md", "html") if CLAI
 try:
     JUDGED = read_claims(CLAIMS).experiments() if CLAIMS else []
 except ConfigError as error:
-    print(f"elastiqueue: {error}", file=sys.stderr)
-    sys.exit(2)
+    refuse(error)
 
 
 rule claims:

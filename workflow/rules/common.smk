@@ -3,17 +3,18 @@ import os
 import sys
 from pathlib import Path
 
-from elastiqueue.scenarios.reading import ConfigError
+from elastiqueue.errors import ConfigError, refuse
 from elastiqueue.workflow.experiments import blocks, chunks, load
-from elastiqueue.workflow.runs import composed
+from elastiqueue.workflow.runs import composed, given
 from elastiqueue.sources import source_digest
 
 try:
+    settings = workflow.config_settings
+    config = given(config, settings.configfiles, settings.config, settings.overwrite_config)
     RUN = load(composed(config, *PAPERS))
     CHUNKS = {name: {chunk.name: chunk for chunk in chunks(RUN, name)} for name in RUN.experiments}
 except ConfigError as error:
-    print(f"elastiqueue: {error}", file=sys.stderr)
-    sys.exit(2)
+    refuse(error)
 
 # The scheduler asks for them again and again.
 SPECIFICATIONS = {name: {each: chunk.specification() for each, chunk in own.items()} for name, own in CHUNKS.items()}

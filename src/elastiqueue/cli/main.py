@@ -32,6 +32,7 @@ COMMANDS = {
     "manifest": "write checksums and provenance of a finished run",
     "reference": "keep a finished run as the reference results",
     "estimate": "predict how long the workflow takes on this machine",
+    "rates": "turn a log with one time stamp per request into a trace of arrival rates",
     "schema": "print the JSON schema of run configurations and scenarios",
 }
 

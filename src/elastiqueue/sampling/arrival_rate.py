@@ -7,21 +7,11 @@ A constant, a sinusoid and a trace of steps are the three cases that scenarios c
 
 from __future__ import annotations
 
-import csv
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-MOST_PER_SERVER = 100.0
-
-
-def _are_numbers(cells: Sequence[str]) -> bool:
-    try:
-        return all(math.isfinite(float(cell)) for cell in cells)
-    except ValueError:
-        return False
+MAX_PER_SERVER = 100.0
 
 
 @dataclass(frozen=True)
@@ -58,31 +48,13 @@ class ArrivalRate:
         if min(self.rates) - abs(self.amplitude) < 0:
             low = min(self.rates) - abs(self.amplitude)
             raise ValueError(f"arrival_rate: falls to {low:g}: must stay >= 0")
-        if self.maximum() > MOST_PER_SERVER:
-            raise ValueError(f"arrival_rate: rises to {self.maximum():g}: must stay <= {MOST_PER_SERVER:g} per server")
+        if self.maximum() > MAX_PER_SERVER:
+            raise ValueError(f"arrival_rate: rises to {self.maximum():g}: must stay <= {MAX_PER_SERVER:g} per server")
 
     @classmethod
     def constant_rate(cls, rate: float) -> ArrivalRate:
         """The same rate for ever."""
         return cls((0.0,), (float(rate),))
-
-    @classmethod
-    def from_trace(cls, path: str | Path) -> ArrivalRate:
-        """Read a CSV file of two columns, time and rate, with a header line."""
-        path = Path(path)
-        try:
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                rows = [row for row in csv.reader(file) if row]
-        except (OSError, ValueError, csv.Error) as error:
-            why = getattr(error, "strerror", None) or error
-            raise ValueError(f"arrival_rate.trace = {path}: must be a CSV file of columns time, rate: {why}") from None
-        if len(rows) < 2:
-            raise ValueError(f"arrival_rate.trace = {path}: is empty; must hold a header and at least one time, rate")
-        if _are_numbers(rows[0]):
-            raise ValueError(f"arrival_rate.trace = {path}: must begin with a header, time,rate, not with numbers")
-        if not all(len(row) == 2 and _are_numbers(row) for row in rows[1:]):
-            raise ValueError(f"arrival_rate.trace = {path}: each line must be two numbers, time and rate")
-        return cls(tuple(float(time) for time, _ in rows[1:]), tuple(float(rate) for _, rate in rows[1:]))
 
     @property
     def constant(self) -> bool:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 from elastiqueue.sampling.arrival_rate import ArrivalRate
 from elastiqueue.sampling.phase_type import PhaseType
 from elastiqueue.sampling.streams import digest
+from elastiqueue.sampling.traces import read_trace
 from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, Positive, Rate, Strict
 from elastiqueue.scenarios.units import WithUnits
 
@@ -28,17 +29,36 @@ class Sinusoid(Strict):
     amplitude: Rate = Field(description="Amplitude of the sinusoid; at most the mean.")
     period: Positive = Field(description="Period in mean service times.")
 
-    def arrival(self) -> ArrivalRate:
+    def arrival(self, servers: int) -> ArrivalRate:
         return ArrivalRate((0.0,), (self.mean,), self.amplitude, self.period)
 
 
+Unit = Literal["service", "second", "minute", "hour"]
+
+
 class Trace(Strict):
-    """Arrival rates read from a CSV file with the columns time, rate."""
+    """Arrival rates read from a CSV file whose header names the columns time and rate."""
 
-    trace: str = Field(description="Path of a CSV file: a header, then time, rate; times increase from 0.")
+    trace: str = Field(
+        description="Path of a CSV file with columns time and rate, from the folder of the file that names it; times "
+        "increase from 0, or are time stamps by ISO 8601."
+    )
+    time_unit: Unit = Field("service", description="Unit of the times: the mean service time, or of a clock.")
+    rate_unit: Unit = Field("service", description="Unit of time in which the rates count tasks.")
+    service_time: Positive | None = Field(
+        None, description="Mean service time in seconds; wanted where a unit is that of a clock."
+    )
+    interpolation: Literal["constant", "linear"] = Field(
+        "constant", description="constant: a rate holds until the next one; linear: on lines between them."
+    )
+    rates_of: Literal["server", "system"] = Field(
+        "server", description="Whether the rates are per server, or of the whole system of `servers` servers."
+    )
 
-    def arrival(self) -> ArrivalRate:
-        return ArrivalRate.from_trace(self.trace)
+    def arrival(self, servers: int) -> ArrivalRate:
+        share = 1 / servers if self.rates_of == "system" else 1.0
+        linear = self.interpolation == "linear"
+        return read_trace(self.trace, self.time_unit, self.rate_unit, self.service_time, linear, share)
 
 
 class Steps(Strict):
@@ -46,7 +66,7 @@ class Steps(Strict):
 
     steps: list[tuple[Rate, Rate]] = Field(min_length=1, description="[[time, rate], ...]; times increase from 0.")
 
-    def arrival(self) -> ArrivalRate:
+    def arrival(self, servers: int) -> ArrivalRate:
         return ArrivalRate(tuple(time for time, _ in self.steps), tuple(rate for _, rate in self.steps))
 
 
@@ -156,7 +176,7 @@ class ServiceScenario(WithUnits):
     servers: Annotated[int, Field(ge=1, le=100_000_000)] = Field(description="Number of servers N.")
     arrival_rate: ArrivalSpec = Field(
         description="Tasks per mean service time and server: a number, {mean, amplitude, period}, "
-        "{steps: [[time, rate], ...]} or {trace: FILE.csv}."
+        "{steps: [[time, rate], ...]} or {trace: FILE.csv, time_unit, rate_unit, service_time, interpolation}."
     )
     standby_rate: Rate | None = Field(
         None, description="mu: rate at which an idle-on server turns off. For tabs, delayed_off."
@@ -243,7 +263,7 @@ class ServiceScenario(WithUnits):
         """The arrival rate per server as a function of time."""
         if isinstance(self.arrival_rate, float):
             return ArrivalRate.constant_rate(self.arrival_rate)
-        return self.arrival_rate.arrival()
+        return self.arrival_rate.arrival(self.servers)
 
     @property
     def aborts(self) -> bool:

@@ -6,9 +6,10 @@ schema in `config/schema.json` is exported from them, and its descriptions are t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from pydantic import ValidationError
@@ -67,53 +68,131 @@ def set_key(values: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml takes a tenth of the time
-    """Refuses a key that a mapping has twice."""
+    """YAML by the core schema of version 1.2, and `<<`: 010 is 10, 1e2 a number; 1:30, 2024-05-01, no and on are texts.
+
+    Refuses a key that a mapping has twice or that is no text, and tags beyond those of JSON's values.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+    yaml_constructors: ClassVar[dict[str | None, Any]] = {}
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Called before a mapping is made; then `<<` brings in what it merges, which may repeat its own keys."""
         checked = self.__dict__.setdefault("checked", set())
-        seen: set[tuple[str, str]] = set()
+        seen: set[str] = set()
         for key, _ in () if id(node) in checked else node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if (key.tag, key.value) in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"has {key.value} twice", key.start_mark)
-                seen.add((key.tag, key.value))
+            if not isinstance(key, yaml.ScalarNode) or key.tag not in (f"{_TAG}str", f"{_TAG}merge"):
+                shown = getattr(key, "value", "") if isinstance(key, yaml.ScalarNode) else "a list or mapping"
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"has a key that is no text: {shown}", key.start_mark
+                )
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"has {key.value} twice", key.start_mark)
+            seen.add(key.value)
         checked.add(id(node))
         super().flatten_mapping(node)
+
+    def plain(self, node: yaml.ScalarNode) -> Any:
+        """The value of a number, a truth value or null."""
+        text, tag = str(self.construct_scalar(node)), node.tag.removeprefix(_TAG)
+        if not re.fullmatch(_PLAIN[tag][0], text):
+            raise ValueError(f"{text} is no {tag}")
+        if tag == "int":
+            return int(text, {"0x": 16, "0o": 8}.get(text[:2], 10))
+        if tag == "float":
+            return float(re.sub(r"\.(?=[in])", "", text.lower()))  # .inf and .nan
+        return {"n": None, "~": None, "": None, "t": True, "f": False}[text[:1].lower()]
+
+
+_TAG = "tag:yaml.org,2002:"
+_PLAIN = {  # YAML 1.2, section 10.3.2: what a text without quotes means, and the characters with which it may begin
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "int": (r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    "float": (
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+    "merge": (r"<<", ["<"]),
+}
+for _name, (_pattern, _first) in _PLAIN.items():
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"(?:{_pattern})\Z"), _first)
+    _Loader.add_constructor(_TAG + _name, _Loader.plain)
+for _name, _method in (("str", "scalar"), ("seq", "yaml_seq"), ("map", "yaml_map")):
+    _Loader.add_constructor(_TAG + _name, getattr(_Loader, f"construct_{_method}"))
+_Loader.add_constructor(None, _Loader.construct_undefined)
+
+MAX_DEPTH, MAX_VALUES = 50, 1_000_000  # of what a file holds, with aliases written out
+
+
+def _count(value: Any, depth: int, known: dict[int, int]) -> int:
+    """Number of values in a value; raises ValueError where it holds itself, is nested too deep or too large."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        if depth == MAX_DEPTH:
+            raise ValueError(f"is nested more than {MAX_DEPTH} deep, or an anchor holds itself")
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_count(each, depth + 1, known) for each in inner)
+    if known[id(value)] > MAX_VALUES:
+        raise ValueError(f"holds more than {MAX_VALUES:,} values")
+    return known[id(value)]
 
 
 def parse_yaml(text: str, name: str) -> Any:
     """The value of a YAML text; raises ConfigError with one line that begins with the name."""
     try:
-        return yaml.load(text, _Loader)
+        value = yaml.load(text, _Loader)
+        _count(value, 0, {})
+        return value
     except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError, KeyError) as error:  # wrong tags
         raise ConfigError(f"{name}: is not YAML: {error}") from None
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """Read a YAML mapping; raises ConfigError with one line."""
+    """Read a YAML mapping; relative paths in it are taken from its folder. Raises ConfigError with one line."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     values = parse_yaml(text, str(path))
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: must hold a mapping of keys to values")
+    _take_paths_from(path.parent, values, set())
     return values
+
+
+def _take_paths_from(folder: Path, value: Any, seen: set[int]) -> None:
+    """Put a folder before the files that traces and models name, in place."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        part = str(key).rpartition(".")[2]
+        if part == "trace" or part == "model":
+            value[key] = (
+                [_beside(folder, part, each) for each in inner]
+                if isinstance(inner, list)
+                else _beside(folder, part, inner)
+            )
+        else:
+            _take_paths_from(folder, inner, seen)
+
+
+def _beside(folder: Path, key: str, value: Any) -> Any:
+    is_path = isinstance(value, str) and (key == "trace" or value.endswith(".py"))
+    return str(folder / value) if is_path else value
 
 
 def read_scenario(path: str | Path, changes: Mapping[str, Any] | None = None) -> Scenario:
     """Read and validate a scenario file; `changes` are dotted keys set on top of it.
 
-    A relative path of a trace is taken from the folder of the scenario file.
+    A relative path in the file is taken from its folder, one in `changes` from the working directory.
     """
     values = read_yaml(path)
     for key, value in (changes or {}).items():
         set_key(values, key, value)
-    arrival = values.get("arrival_rate")
-    if isinstance(arrival, dict) and isinstance(arrival.get("trace"), str):
-        values["arrival_rate"] = {**arrival, "trace": str(Path(path).parent / arrival["trace"])}
     return scenario_from(values)
 
 

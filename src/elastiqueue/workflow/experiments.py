@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -24,6 +25,7 @@ from elastiqueue.scenarios.metrics import METRICS, has_metric
 from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.sources import PACKAGE, source_digest
 
+MAX_SCENARIOS, MAX_BLOCKS = 100_000, 20_000  # of an experiment; the workflow engine plans some hundred jobs a second
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 
 
@@ -115,6 +117,11 @@ def load(values: Mapping[str, Any]) -> RunConfig:
         raise ConfigError(one_line(error, values)) from None
     for name, experiment in config.experiments.items():
         try:
+            size = len(experiment.cases) * math.prod(map(len, experiment.grid.values()))
+            if size > MAX_SCENARIOS:
+                raise ConfigError(
+                    f"grid: has {size:,} combinations with the cases: at most {MAX_SCENARIOS:,} are allowed"
+                )
             keys = set().union(*(_settings(experiment, case, ()) for case in experiment.cases), experiment.grid)
             for key in experiment.split_by:
                 if key not in keys:
@@ -126,6 +133,9 @@ def load(values: Mapping[str, Any]) -> RunConfig:
                     raise ConfigError(f"engine = {experiment.engine}: needs a model of {', '.join(fitting)}")
                 if experiment.engine == "simulate" and isinstance(point.scenario, ServiceScenario):
                     point.scenario.check_events()
+                count = math.ceil(point.scenario.replications / experiment.block)
+                if experiment.engine == "simulate" and count > MAX_BLOCKS:
+                    raise ConfigError(f"block = {experiment.block}: {count:,} jobs: at most {MAX_BLOCKS:,} are allowed")
                 if point.scenario.precision is not None:
                     raise ConfigError("precision: is for `elastiqueue simulate`; an experiment sets replications")
             for metric in experiment.metrics or () if experiment.engine in ("simulate", "exact") else ():
@@ -163,7 +173,17 @@ def _point(settings: Mapping[str, Any]) -> Point:
     for key, value in settings.items():
         if key != "label":
             set_key(values, key, value)
-    return Point(str(settings.get("label", "")), scenario_from(values))
+    label = settings.get("label", "")
+    if (
+        isinstance(label, bool)
+        or not isinstance(label, str | int | float)
+        or label in (math.inf, -math.inf)
+        or label != label
+    ):
+        raise ConfigError(f"label = {label!r}: must be a text")
+    if not str(label).isprintable() or len(str(label)) > 200:
+        raise ConfigError(f"label = {str(label)[:200]!r}: must be one line of at most 200 characters")
+    return Point(str(label), scenario_from(values))
 
 
 def points(config: RunConfig, experiment: Experiment) -> list[Point]:

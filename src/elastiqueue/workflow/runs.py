@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from elastiqueue.scenarios.reading import ConfigError, merged, read_yaml
 
 CONTENT = ("experiments", "figures", "tables", "claims")
+
+
+def given(
+    config: Mapping[str, Any], files: Iterable[str | Path], changes: Mapping[str, Any], read: Any
+) -> dict[str, Any]:
+    """What the user has set: files, laid over each other and read by this package's rules of YAML, then `--config`.
+
+    config, read : the configuration of the workflow, and what the workflow engine itself has read from files and
+        `--config`. Where they differ another workflow has set the configuration, which is taken as it is.
+    """
+    try:
+        if config != read:
+            return dict(config)
+    except RecursionError:  # an anchor that holds itself, which is refused below
+        pass
+    values: dict[str, Any] = {}
+    for file in files:
+        values = merged(values, read_yaml(_beside(Path(file))))
+    return merged(values, dict(changes))
 
 
 def composed(values: Mapping[str, Any], papers: str | Path, claims: str | Path) -> dict[str, Any]:
@@ -23,6 +42,8 @@ def composed(values: Mapping[str, Any], papers: str | Path, claims: str | Path) 
     if extends not in (None, "papers"):
         raise ConfigError(f"extends = {extends!r}: must be papers, or be left out")
     if extends is None and any(values.get(key) for key in CONTENT):
+        if values.get("run") == "paper":
+            raise ConfigError("run = paper: must be another name; this one is the papers' run (extends: papers)")
         return {"output": f"results/{values.get('run')}", **values}
     return merged({**read_yaml(papers), "claims": _beside(Path(claims))}, dict(values))
 
