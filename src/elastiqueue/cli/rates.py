@@ -19,7 +19,9 @@ from elastiqueue.sampling.traces import rates_of_log
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("log", metavar="LOG.csv", help="a column of time stamps, named time or timestamp, else the first")
+    parser.add_argument(
+        "log", metavar="LOG.csv", help="a column of time stamps, named time or timestamp, else the first"
+    )
     parser.add_argument("--every", type=float, default=60.0, metavar="SECONDS", help="an interval (default: 60)")
 
 
