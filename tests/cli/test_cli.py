@@ -50,7 +50,7 @@ def test_simulated_and_exact_values_side_by_side(tabs, capsys):
     assert main(["simulate", tabs, *SMALL, "--exact"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "tabs, 2 servers"
-    assert lines[1].split() == ["metric", "mean", "(s.e.)", "value", "(exact)", "95", "%", "interval", "n"]
+    assert lines[1].split() == ["metric", "mean", "(s.e.)", "value", "(exact)", "95", "%", "interval", "n", "unit"]
     assert any(line.startswith("mean_wait ") for line in lines)
     assert len({len(line) for line in lines[1:]}) == 1
 
