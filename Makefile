@@ -28,11 +28,14 @@ lint: .venv/ready ## ruff, snakefmt, snakemake --lint, mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/snakefmt --check Snakefile workflow && $(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" .ci/lint-workflow
 
-report: .venv/ready ## Snakemake's HTML report of the paper-scale run, report.html
-	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake everything claims --cores 1 --report report.html
+report: .venv/ready ## the HTML report of the paper-scale run by Snakemake, report.html
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake everything --cores 1 --report report.html
 
 verify: .venv/ready ## compare the paper-scale run with paper_figures/reference/
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores 1 -- paper_figures/verification.md
+
+evaluate: .venv/ready ## the main figures at paper scale, their claims, beside the reference: paper_figures/evaluation/
+	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores all -- evaluate
 
 estimate: .venv/ready ## how long the paper-scale run takes on this machine
 	$(BIN)/elastiqueue estimate
@@ -55,7 +58,7 @@ lock: ## renew requirements.lock from pyproject.toml (needs uv)
 .venv: .venv/ready
 
 clean: ## remove results and figures, not the environment
-	rm -rf results paper_figures/data paper_figures/tables
+	rm -rf results paper_figures/data paper_figures/tables paper_figures/evaluation
 	rm -f paper_figures/*.pdf paper_figures/*.png paper_figures/*.html paper_figures/*.json paper_figures/claims.md paper_figures/verification.md
 
-.PHONY: help figures quick test test-all lint report verify estimate bench image lock clean
+.PHONY: help figures quick test test-all lint report verify evaluate estimate bench image lock clean

@@ -1,27 +1,53 @@
-# The papers' claims judged on the run; the run compared with the reference results; its checksums.
-from elastiqueue.claims.verdicts import read_claims
+# The claims judged on the run, the page that says what was run and what it shows, the run compared with the reference
+# results, its checksums; and `evaluate`: as much of the papers' run as ten minutes allow, with a page of its own.
+import json
+
+from elastiqueue.claims.schema import read_claims
 
 CLAIMS = RUN.claims or []
-VERDICTS = [f"{OUTPUT}/claims.{kind}" for kind in ("json", "md", "html") if CLAIMS]
+VERDICTS = [f"{OUTPUT}/claims.{kind}" for kind in ("json", "md") if CLAIMS]
+PAGE = f"{OUTPUT}/index.html"
+OPENING = f"{RESULTS}/report.rst"
+EVALUATION = f"{OUTPUT}/evaluation"
+EVALUATED = [
+    name
+    for name in ("fig1", "fig3", "fig4", "fig5", "service_laws", "figB2", "figB3", "figB5", "cluster_stability")
+    if name in RUN.figures
+]
 try:
-    JUDGED = read_claims(CLAIMS).experiments() if CLAIMS else []
+    READ = {name: claim.experiments() for name, claim in read_claims(CLAIMS).claims.items()} if CLAIMS else {}
 except ConfigError as error:
     refuse(error)
+EVALUABLE = [
+    name
+    for name, experiments in READ.items()
+    if experiments <= {each for figure in EVALUATED for each in RUN.figures[figure].experiments}
+]
+
+
+def judged(names):
+    """Tables that some claims read."""
+    return [table(name) for name in sorted(set().union(*(READ[name] for name in names))) if name in RUN.experiments]
+
+
+def files_of(figures, kinds=("pdf", "png")):
+    return [f"{OUTPUT}/{name}.{kind}" for name in figures for kind in kinds]
+
+
+def captions(figures):
+    return json.dumps({name: RUN.figures[name].caption for name in figures})
+
+
+report: str(Path(OPENING).absolute())
 
 
 rule claims:
     input:
         claims=CLAIMS,
-        tables=[table(name) for name in JUDGED if name in RUN.experiments],
+        tables=judged(READ),
     output:
         f"{OUTPUT}/claims.json",
         f"{OUTPUT}/claims.md",
-        report(
-            f"{OUTPUT}/claims.html",
-            category="Claims",
-            caption="../report/figure.rst",
-            labels={"table": "verdicts on the papers' claims"},
-        ),
     log:
         f"{RESULTS}/logs/claims.log",
     resources:
@@ -30,16 +56,42 @@ rule claims:
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
-        caption="What the papers claim, and the verdicts on this run; claims.md gives every test.",
         sources=source_digest("elastiqueue.claims.verdicts"),
     shell:
         "python -m elastiqueue claims --run {params.run} --claims {input.claims:q} --output {params.output:q} 2>&1 | tee {log:q}"
 
 
+rule page:
+    input:
+        figures=FIGURES,
+        verdicts=VERDICTS,
+    output:
+        report(
+            PAGE,
+            category="Results and claims",
+            caption="../report/figure.rst",
+            labels={"page": "what was run, claims, figures"},
+        ),
+        OPENING,
+    log:
+        f"{RESULTS}/logs/page.log",
+    resources:
+        mem_mb=lambda wildcards, attempt: 700 * attempt,
+        runtime=10,
+    params:
+        run=lambda wildcards: RUN.run,
+        output=lambda wildcards: OUTPUT,
+        figures=captions(RUN.figures),
+        caption="What was run, the verdicts on the claims with their parts, and every figure with its data and claims.",
+        sources=source_digest("elastiqueue.claims.pages"),
+    shell:
+        "python -m elastiqueue page --run {params.run} --output {params.output:q} --figures {params.figures:q} --opening {output[1]:q} 2>&1 | tee {log:q}"
+
+
 rule verify:
     input:
-        reference=lambda wildcards: "paper_figures/reference/machine.json",
-        data=lambda wildcards: [f"{OUTPUT}/data/{name}.csv" for name, spec in RUN.figures.items() if spec.experiments],
+        reference="paper_figures/reference/machine.json",
+        data=[f"{OUTPUT}/data/{name}.csv" for name, spec in RUN.figures.items() if spec.experiments],
     output:
         f"{OUTPUT}/verification.json",
         f"{OUTPUT}/verification.md",
@@ -56,6 +108,35 @@ rule verify:
         "python -m elastiqueue verify --run {params.run} --output {params.output:q} --reference paper_figures/reference 2>&1 | tee {log:q}"
 
 
+rule evaluate:
+    input:
+        files_of(EVALUATED),
+        reference="paper_figures/reference/machine.json",
+        claims=CLAIMS,
+        tables=judged(EVALUABLE),
+    output:
+        [f"{EVALUATION}/{name}" for name in ("claims.json", "claims.md", "verification.json", "verification.md")],
+        page=f"{EVALUATION}/index.html",
+    log:
+        f"{RESULTS}/logs/evaluate.log",
+    resources:
+        mem_mb=lambda wildcards, attempt: 1000 * attempt,
+        runtime=10,
+    params:
+        run=lambda wildcards: RUN.run,
+        output=lambda wildcards: OUTPUT,
+        folder=lambda wildcards: EVALUATION,
+        claims=EVALUABLE,
+        names=EVALUATED,
+        figures=captions(EVALUATED),
+        sources=source_digest("elastiqueue.claims.pages", "elastiqueue.results.reference"),
+    shell:
+        "(python -m elastiqueue claims --run {params.run} --claims {input.claims:q} --only {params.claims} --output {params.folder:q}"
+        " && python -m elastiqueue verify --run {params.run} --output {params.output:q} --only {params.names} --into {params.folder:q}"
+        " && python -m elastiqueue page --run {params.run} --output {params.output:q} --figures {params.figures:q} --into {params.folder:q})"
+        " 2>&1 | tee {log:q}"
+
+
 rule manifest:
     input:
         FIGURES,
@@ -70,6 +151,6 @@ rule manifest:
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
-        sources=source_digest("elastiqueue.results.reference"),
+        sources=source_digest("elastiqueue.results.manifest"),
     shell:
         "python -m elastiqueue manifest --run {params.run} --output {params.output:q} 2>&1 | tee {log:q}"

@@ -1,7 +1,8 @@
-"""Write checksums and provenance of a finished run.
+"""Write checksums and provenance of a finished run, or check its files against them.
 
-Example:
+Examples:
   elastiqueue manifest --run quick
+  elastiqueue manifest --run quick --check
 """
 
 from __future__ import annotations
@@ -9,12 +10,25 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from elastiqueue.cli.verify import finished_run as arguments
-from elastiqueue.results.reference import finished, write_manifest
+from elastiqueue.cli.verify import finished_run
+from elastiqueue.results.manifest import check_manifest, write_manifest
+from elastiqueue.results.reference import finished
 
-__all__ = ["arguments", "run"]
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    finished_run(parser)
+    parser.add_argument("--check", action="store_true", help="check the files; status 1 if one is missing or changed")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Write it."""
-    write_manifest(finished(options.run, options.output), Path("results") / options.run, options.run)
+def run(options: argparse.Namespace) -> int:
+    """Write manifest.json, or say which of its files are not as written."""
+    output = finished(options.run, options.output)
+    if not options.check:
+        write_manifest(output, Path("results") / options.run, options.run)
+        return 0
+    wrong = check_manifest(output / "manifest.json")
+    for name, what in wrong.items():
+        print(f"{what}: {name}")
+    print(f"{len(wrong)} files are missing or changed" if wrong else "all files are as written")
+    return 1 if wrong else 0
