@@ -173,7 +173,7 @@ class ServiceScenario(WithUnits):
         description="tabs: token-based auto-scaling; jiq: join the idle queue, all servers on; delayed_off, setup, "
         "always_on: one central queue, M/M/N/setup/delayedoff, M/M/N/setup and M/M/N."
     )
-    servers: Annotated[int, Field(ge=1, le=100_000_000)] = Field(description="Number of servers N.")
+    servers: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(description="Number of servers N.")
     arrival_rate: ArrivalSpec = Field(
         description="Tasks per mean service time and server: a number, {mean, amplitude, period}, "
         "{steps: [[time, rate], ...]} or {trace: FILE.csv, time_unit, rate_unit, service_time, interpolation}."

@@ -1,16 +1,34 @@
 """TABS and JIQ with exponential service: uniformised blocks of events, and runs of coin flips between them.
 
-Uniformised blocks. While the total rate stays below a bound, events (some of which do nothing) come at that rate.
-The m-th comes after a Gamma(m) time G. A block ends there, or after the k-th event, k < m, which takes the rate
-beyond the bound: at G times a Beta(k, m - k) number. Where the run ends inside the block, Binomial(m - 1, rest/G)
-events come before the end, k of which take Beta(k, that number + 1 - k) of the rest. Given its length, the
-intervals of a block are exchangeable: each counts alike in a time integral, which is its conditional expectation.
+An optimisation of the definition in `elastiqueue.models.tabs.exponential`, for setups that are not aborted; exact in
+distribution, and at a cost per unit of time that grows as sqrt(N) for large N near the fixed point.
 
-Runs of coin flips. Arrivals and departures from servers of one task both have at least some rate c while those servers
-are at least c. So a Geometric number of fair coin flips, each an arrival or such a departure, lies between the events
-that are left. While fewer flips than U are tossed no arrival finds U = 0, and only the number of heads matters: it is
-counted in the bits of one word. Both are exact in law. What is left is of the order of the bound's distance and of
-sqrt(N), so that events get cheaper with N.
+Uniformised blocks. While the total rate stays below a bound, events (some of which do nothing) come at that rate. The
+m-th comes after a Gamma(m) time G. A block ends there, or after the k-th event, k < m, which takes the rate beyond the
+bound: at G times a Beta(k, m - k) number. Where the time that is left ends inside the block, Binomial(m - 1, rest/G)
+events come before the end, k of which take Beta(k, that number + 1 - k) of the rest. Given its length, the intervals of
+a block are exchangeable: each counts alike in a time integral, which is its conditional expectation.
+
+Runs of coin flips. Let c be at most the arrival rate and at most the number of servers with one task, throughout the
+block. Then, by superposition, events are of two sorts, whatever the state: with probability 2c / bound a fair coin
+flip, whose head is an arrival and whose tail is a departure from a server of one task, and otherwise one of the rest,
+drawn from what the rates exceed c by. So a Geometric number of flips lies between two events of the rest. A flip
+changes U by one; while fewer than U + 1 flips are tossed no arrival finds U = 0, and the state after k flips depends on
+the number of heads only: it is counted in the bits of words, 64 flips each. The order of the flips given their heads is
+uniform, so that each stands at the middle of the run in the time integrals. The number of flips left has no memory: a
+run may be cut after any number of flips that does not depend on what is left, and there a block may end too. It must
+not end because a run ended by itself, which would look ahead at the event that ended it.
+Cost: near the fixed point the rest (what arrivals exceed departures by or the reverse, second tasks, standby, setups,
+the bound's distance) has a rate of order sqrt(N); words are N / 64 in number but take 1 ns, and U is of order sqrt(N),
+so that the words that hold fewer than 64 flips are O(log N) per excursion from U = 0.
+
+Varying arrival rates. A block ends at a breakpoint of the rate, and where a sinusoid has moved by about sqrt of the
+total rate. Of arrivals, the least rate over the block is certain and treated as above; what lies between it and the
+largest is doubtful: such an event ends the block, at a time that is then known, and is an arrival with the probability
+that the rate at this time gives it (thinning: Lewis and Shedler, Naval Res. Logistics 26(3), 1979).
+
+Numbers. A block has at most 2^22 events, so that sums of changes times intervals stay below 2^46 and 2 N times the
+intervals below 2^54 for N <= 10^9 < 2^30: far from 2^63.
 """
 
 from __future__ import annotations
@@ -20,7 +38,8 @@ import math
 import numpy as np
 from numba import njit
 
-from elastiqueue.sampling.rng import TICKS, TO_UNIT, beta, binomial, gamma, ones, step, ticks
+from elastiqueue.sampling.rng import TICKS, TO_UNIT, beta, binomial, gamma, ones, step, ticks, uniform
+from elastiqueue.sampling.thinning import rate_at, window
 
 # Positions in the vector of counts; the names are the columns.
 # Shortened: departures that leave tasks behind. Found: tasks met at their server by those that wait.
@@ -32,8 +51,11 @@ COUNTS = (
 IDLE_ON, IDLE_OFF, SETUP = range(3)
 INTEGRALS = ("idle_on", "idle_off", "setup")
 TOP = 3  # position in the state `others`, behind U, D0, D1: the longest queue of the block
-MOST = 4096  # events of a block
-WORTH_IT, FROM, LEAST = 0.8, 16, 3  # `_flips`: share of coin flips, and idle-on servers at its start and throughout
+MAX_EVENTS, MAX_WITH_FLIPS = 4096, 2**22  # of a block
+MIN_SHARE, MIN_IDLE = (
+    0.8,
+    16,
+)  # of coin flips among the events, and of idle-on servers at the start of a block with flips
 _1, _2, _11 = np.uint64(1), np.uint64(2), np.uint64(11)
 
 
@@ -74,8 +96,11 @@ def _arrive_at_a_busy_server(share, passed, buffer, queue, others, counts, moved
 
 
 @njit(cache=True, inline="always")
-def _depart_or_switch(x, passed, mu, queue, others, counts, moved):
-    """A departure that leaves tasks behind, a standby, or the end of a setup: by x >= 0 on the scale of the rates."""
+def _depart_or_switch(x, passed, mu, nu, doubtful, queue, others, counts, moved):
+    """A departure that leaves tasks behind, a standby, or the end of a setup: by x >= 0 on the scale of the rates.
+
+    Whether it is none of them, but an arrival at the doubtful part of the arrival rate.
+    """
     several = queue[2]
     if x < several:
         i = 2
@@ -90,12 +115,15 @@ def _depart_or_switch(x, passed, mu, queue, others, counts, moved):
         moved[IDLE_ON] -= passed
         moved[IDLE_OFF] += passed
         counts[RED] += 1
+    elif doubtful > 0.0 and x - several - mu * others[IDLE_ON] >= nu * others[SETUP]:
+        return True
     elif others[SETUP] > 0:
         others[SETUP] -= 1
         others[IDLE_ON] += 1
         moved[SETUP] -= passed
         moved[IDLE_ON] += passed
         counts[COMPLETED] += 1
+    return False
 
 
 @njit(cache=True, inline="always")
@@ -105,11 +133,13 @@ def _room(n, spare, nu, others):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def _block(n, arrival, bound, mu, nu, buffer, events, queue, others, words, counts, moved):
-    """Events of a block one by one, until the total rate exceeds the bound or `events` are done; their number.
+def _block(n, arrival, doubtful, bound, mu, nu, buffer, events, queue, others, words, counts, moved):
+    """Events of a block one by one, until the total rate exceeds the bound, `events` are done, or one is doubtful.
+
+    Returns their number, and whether the last one was doubtful.
 
         y:  ... 0 ... departures from one task ... none ... top - mu U ... the others ... top
-        arrivals
+        certain arrivals
 
     `passed`, here and in `_flips`, is twice the number of intervals up to the event. The hot loop touches the
     generator, U and the number of servers with one task, no memory, and these in whole numbers of ticks: each event
@@ -118,11 +148,11 @@ def _block(n, arrival, bound, mu, nu, buffer, events, queue, others, words, coun
     """
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
     come, unit, standby = ticks(arrival, bound), ticks(1.0, bound), ticks(mu, bound)
-    top = TICKS - come - ticks(queue[2] + nu * others[SETUP], bound)
-    room = _room(n, bound - arrival, nu, others)
+    top = TICKS - come - ticks(queue[2] + nu * others[SETUP] + doubtful, bound)
+    room = _room(n, bound - arrival - doubtful, nu, others)
     idle, one = others[IDLE_ON], queue[1] - queue[2]
     usual, arrived, moved_idle = 0, 0, 0
-    passed, last = 0, 2 * events
+    passed, last, doubt = 0, 2 * events, False
     while passed < last and (mu - 1.0) * idle <= room:
         passed += 2
         draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
@@ -144,9 +174,11 @@ def _block(n, arrival, bound, mu, nu, buffer, events, queue, others, words, coun
             _arrive_at_a_busy_server((y + come) / come, passed, buffer, queue, others, counts, moved)
         else:
             x = (TICKS - come - y) * (bound / TICKS)
-            _depart_or_switch(x, passed, mu, queue, others, counts, moved)
-        top = TICKS - come - ticks(queue[2] + nu * others[SETUP], bound)
-        room = _room(n, bound - arrival, nu, others)
+            doubt = _depart_or_switch(x, passed, mu, nu, doubtful, queue, others, counts, moved)
+            if doubt:
+                break
+        top = TICKS - come - ticks(queue[2] + nu * others[SETUP] + doubtful, bound)
+        room = _room(n, bound - arrival - doubtful, nu, others)
         idle, one = others[IDLE_ON], queue[1] - queue[2]
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
     others[IDLE_ON] = idle
@@ -155,61 +187,96 @@ def _block(n, arrival, bound, mu, nu, buffer, events, queue, others, words, coun
     moved[3] -= moved_idle
     counts[ARRIVALS] += arrived
     counts[GREEN] += usual - arrived
-    return passed // 2
+    return passed // 2, doubt
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def _flips(n, arrival, bound, coin, most, delta, mu, nu, events, queue, others, words, counts, moved):
-    """`_block` with runs of coin flips, at most `most` in one go, between the events that are drawn one by one.
+def _flips(n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, others, words, counts, moved):
+    """`_block` with runs of coin flips between the events of the rest; also ends before fewer than `coin` servers have
+    one task, and where a queue gets too long for its array.
 
-    Whether to stop is asked after such an event and after a run of the greatest length, never where a run ended by
-    itself: that would look ahead, at the event that ended it. The number of flips to the next event has no memory, so a
-    run of the greatest length is followed by a new one.
+    y is as in `_block`, on the scale of the rest. Before each event the total rate is at most the bound, and `spare`,
+    the servers of one task beyond the coin's rate, at least 0: by the limit of a run, within it.
     """
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
     rest = bound - 2 * coin
-    per_flip = 1.0 / math.log(2 * coin / bound)
+    per_flip = 1.0 / math.log1p(-rest / bound)
+    per_rise = 1.0 / max(abs(1.0 - mu), 1e-3)
     come, unit, standby = ticks(arrival - coin, rest), ticks(1.0, rest), ticks(mu, rest)
-    top = TICKS - come - ticks(queue[2] + nu * others[SETUP], rest)
-    room = _room(n, bound - arrival - most * delta, nu, others)
+    top = TICKS - come - ticks(queue[2] + nu * others[SETUP] + doubtful, rest)
+    room = _room(n, bound - arrival - doubtful, nu, others)
     idle, spare = others[IDLE_ON], queue[1] - queue[2] - coin
     usual, arrived, moved_idle = 0, 0, 0
-    passed, last = 0, 2 * events
-    while passed < last and spare >= most and idle > LEAST and (mu - 1.0) * idle <= room:
-        draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-        run = math.log(1.0 - np.float64(draw >> _11) * TO_UNIT) * per_flip
-        limit = min(idle - 1, most, (last - passed) >> 1)
-        flips = min(int(run), limit)
-        draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-        heads = ones((draw >> _1) >> np.uint64(63 - flips))
-        gain = flips - 2 * heads
-        idle += gain
-        spare -= gain
-        moved_idle += gain * (passed + flips + 1)  # the flips are exchangeable: each at the middle of the run
-        usual += flips
-        arrived += heads
-        passed += 2 * flips
-        if flips == limit:
-            continue
-        passed += 2
-        draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-        y = np.int64(draw >> _2) - come
-        if y < top - standby * idle:
-            came = 1 * (y < 0)
-            real = 1 * (y < unit * spare)
-            gain = real - 2 * came
-            usual += real
-            arrived += came
+    passed, last, doubt = 0, 2 * events, False
+    draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+    run = int(math.log(1.0 - np.float64(draw >> _11) * TO_UNIT) * per_flip)
+    while passed < last and spare >= 0:
+        slack = room - (mu - 1.0) * idle
+        if slack < 0.0:
+            break
+        share = -1.0  # of the rates of busy servers: who takes an arrival that finds no server idle-on
+        if idle > 0:
+            limit = min(idle, spare + 1, int(slack * per_rise) + 1, (last - passed) >> 1)
+            flips = min(run, limit)
+            heads, todo = 0, flips
+            while todo >= 64:
+                draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+                heads += ones(draw)
+                todo -= 64
+            draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+            heads += ones((draw >> _1) >> np.uint64(63 - todo))
+            gain = flips - 2 * heads
             idle += gain
             spare -= gain
-            moved_idle += gain * passed
-            continue
+            moved_idle += gain * (passed + flips + 1)  # the flips are exchangeable: each at the middle of the run
+            usual += flips
+            arrived += heads
+            passed += 2 * flips
+            run -= flips
+            if flips == limit:
+                continue
+        elif run > 0:
+            run -= 1
+            passed += 2
+            draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+            if draw & _1 == 0:
+                usual += 1
+                idle += 1
+                spare -= 1
+                moved_idle += passed
+                continue
+            share = np.float64(draw >> _11) * TO_UNIT
+        if share < 0.0:
+            passed += 2
+            draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+            run = int(math.log(1.0 - np.float64(draw >> _11) * TO_UNIT) * per_flip)
+            draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+            y = np.int64(draw >> _2) - come
+            low, high = -TICKS if idle > 0 else 0, top - standby * idle
+            if low <= y < high:
+                came = 1 * (y < 0)
+                real = 1 * (y < unit * spare)
+                gain = real - 2 * came
+                usual += real
+                arrived += came
+                idle += gain
+                spare -= gain
+                moved_idle += gain * passed
+                continue
+            if y < 0:
+                share = (y + come) / come
         others[IDLE_ON] = idle
         queue[1] = queue[2] + coin + spare
-        _depart_or_switch((TICKS - come - y) * (rest / TICKS), passed, mu, queue, others, counts, moved)
-        top = TICKS - come - ticks(queue[2] + nu * others[SETUP], rest)
-        room = _room(n, bound - arrival - most * delta, nu, others)
+        if share >= 0.0:
+            _arrive_at_a_busy_server(share, passed, buffer, queue, others, counts, moved)
+        else:
+            x = (TICKS - come - y) * (rest / TICKS)
+            doubt = _depart_or_switch(x, passed, mu, nu, doubtful, queue, others, counts, moved)
+        top = TICKS - come - ticks(queue[2] + nu * others[SETUP] + doubtful, rest)
+        room = _room(n, bound - arrival - doubtful, nu, others)
         idle, spare = others[IDLE_ON], queue[1] - queue[2] - coin
+        if doubt or (others[TOP] + 2 >= queue.size and others[TOP] < buffer):
+            break
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
     others[IDLE_ON] = idle
     queue[1] = queue[2] + coin + spare
@@ -217,54 +284,64 @@ def _flips(n, arrival, bound, coin, most, delta, mu, nu, events, queue, others, 
     moved[3] -= moved_idle
     counts[ARRIVALS] += arrived
     counts[GREEN] += usual - arrived
-    return passed // 2
+    return passed // 2, doubt
 
 
 @njit(cache=True)
-def _advance_blocks(n, rate, mu, nu, buffer, start, end, queue, others, words, counts, integrals):
-    """Simulate from `start` to `end` in uniformised blocks, constant arrival rate; arguments as `_advance_direct`.
+def _advance(n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queue, others, words, counts, integrals):
+    """Simulate from `start` to `end` in uniformised blocks; the arrival rate per server as in `sampling.thinning`.
 
     Time integrals are those of the state at the end of the block, less every change times the intervals before it.
+    Returns the arrays that may have grown: queue, integrals.
     """
-    arrival = rate * n
     delta = max(1.0 - mu, nu, mu - 1.0, mu - nu, 0.001)  # not 0, so that no rounding ends a block before it begins
     moved = np.zeros(integrals.size, np.int64)
-    t = start
+    t, k = start, 0
     while t < end:
-        total = arrival + queue[1] + mu * others[IDLE_ON] + nu * others[SETUP]
+        k, stop, low, high = window(t, end, k, n, times, steps, amplitude, omega)
+        arrival, doubtful = low * n, (high - low) * n
+        total = arrival + doubtful + queue[1] + mu * others[IDLE_ON] + nu * others[SETUP]
         if total <= 0.0:  # nothing can happen any more
             for which in range(3):
-                integrals[which] += (end - t) * others[which]
-            break
-        wander = int(5.0 * math.sqrt(math.sqrt(total)))  # most dummies and flips given up against most blocks
+                integrals[which] += (stop - t) * others[which]
+            t = stop
+            continue
+        # How far a block may wander, against the events that do nothing or are no flips for it. A block lasts for some
+        # wander^2 events: total / wander^2 blocks and events of rate wander in balance would give the cube root.
+        wander = int(5.0 * math.sqrt(math.sqrt(total)))
+        reach = int(5.0 * total ** (1.0 / 3.0))
+        coin = min(int(arrival), queue[1] - queue[2] - reach)
+        tossing = 2 * coin > MIN_SHARE * (total + reach)
+        if tossing:
+            wander = reach
         bound = total + wander * min(delta, 1.0) + 2.0 * delta
-        most = min(max(wander, 1), 63)
-        coin = min(int(arrival), queue[1] - queue[2] - wander - most)
-        flips = others[IDLE_ON] >= FROM and 2 * coin > WORTH_IT * (bound + most * delta)
-        if flips:
-            bound += most * delta
-        m = min(
-            max(4 * wander * wander, 16), MOST, 32 + int(min(bound * (end - t), float(MOST)))
-        )  # no more than may be needed
+        most = MAX_WITH_FLIPS if tossing else MAX_EVENTS
+        m = min(max(4 * wander * wander, 16), most, 32 + int(min(bound * (end - t), float(most))))  # what may be needed
+        if amplitude != 0.0:
+            m = min(m, max(int(0.75 * bound * (stop - t)), 16))  # rarely cut, which costs more than another block
         length = gamma(float(m), words) / bound
         until = t + length
         events, intervals = m, m
-        if until >= end:
-            events = binomial(m - 1, (end - t) / length, words)
+        if until >= stop:
+            events = binomial(m - 1, (stop - t) / length, words)
             intervals = events + 1
-            length, until = end - t, end
+            length, until = stop - t, stop
         others[TOP] = 1
         while queue[others[TOP] + 1] > 0:
             others[TOP] += 1
-        size = min(others[TOP] + events, buffer) + 2  # an event lengthens no queue by more than one
+        size = min(others[TOP] + min(events, MAX_EVENTS), buffer) + 2  # an event lengthens no queue by more than one
         if size > queue.size:
             queue = with_room(queue, size)
             integrals, moved = with_room(integrals, size + 2), with_room(moved, size + 2)
-        if flips:
-            done = _flips(n, arrival, bound, coin, most, delta, mu, nu, events, queue, others, words, counts, moved)
+        if tossing:
+            done, doubt = _flips(
+                n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, others, words, counts, moved
+            )
         else:
-            done = _block(n, arrival, bound, mu, nu, buffer, events, queue, others, words, counts, moved)
-        if done < events:
+            done, doubt = _block(
+                n, arrival, doubtful, bound, mu, nu, buffer, events, queue, others, words, counts, moved
+            )
+        if done < events or (doubt and done < intervals):
             length *= beta(float(done), float(intervals - done), words)
             until = t + length
             intervals = done
@@ -276,6 +353,15 @@ def _advance_blocks(n, rate, mu, nu, buffer, start, end, queue, others, words, c
             integrals[2 + i] += weight * (2 * intervals * queue[i] - moved[2 + i])
             moved[2 + i] = 0
         t = until
+        if doubt:
+            rate, k = rate_at(t, k, times, steps, amplitude, omega)
+            share = uniform(words) * (high - low) / (rate - low) if rate > low else 1.0
+            if share < 1.0 and others[IDLE_ON] > 0:
+                others[IDLE_ON] -= 1
+                queue[1] += 1
+                counts[ARRIVALS] += 1
+            elif share < 1.0:
+                _arrive_at_a_busy_server(share, 0, buffer, queue, others, counts, moved)
     return queue, integrals
 
 
@@ -288,11 +374,13 @@ def record(state, queue, others):
 
 
 @njit(cache=True)
-def follow_blocks(n, rate, mu, nu, buffer, start, ends, queue, others, words, counts, integrals, states):
-    """`_advance_blocks` from pause to pause, each with its row of `states`."""
+def follow_blocks(
+    n, times, steps, amplitude, omega, mu, nu, buffer, start, ends, queue, others, words, counts, integrals, states
+):
+    """`_advance` from pause to pause, each with its row of `states`."""
     for k in range(ends.size):
-        queue, integrals = _advance_blocks(
-            n, rate, mu, nu, buffer, start, ends[k], queue, others, words, counts, integrals
+        queue, integrals = _advance(
+            n, times, steps, amplitude, omega, mu, nu, buffer, start, ends[k], queue, others, words, counts, integrals
         )
         start = ends[k]
         record(states[k], queue, others)

@@ -287,7 +287,7 @@ class _System:
 
     def __init__(self, scenario: ServiceScenario, words: NDArray[np.uint64], direct: bool) -> None:
         self.scenario, self.words = scenario, words
-        self.blocks = scenario.arrival.constant and not scenario.aborts and not direct
+        self.blocks = not scenario.aborts and not direct
         q1, d0, d1, idle = initial_counts(scenario)
         self.tail = tail_length(scenario)
         self.queue = np.zeros(self.tail + 2, np.int64)
@@ -302,12 +302,13 @@ class _System:
         states = np.empty((ends.size, 4 + self.tail), np.int64)
         state = (self.queue, self.others, self.words, self.counts, self.integrals, states)
         mu, nu = rates(self.scenario)
+        times, steps, omega = np.array(arrival.times), np.array(arrival.rates), 2 * math.pi / arrival.period
+        rate = (times, steps, arrival.amplitude, omega)
         if self.blocks:
-            self.queue, self.integrals = follow_blocks(n, arrival.rates[0], mu, nu, buffer, start, ends, *state)
+            self.queue, self.integrals = follow_blocks(n, *rate, mu, nu, buffer, start, ends, *state)
         else:
-            times, steps, omega = np.array(arrival.times), np.array(arrival.rates), 2 * math.pi / arrival.period
             self.queue, self.integrals = _follow_direct(
-                n, times, steps, arrival.amplitude, omega, mu, nu, buffer, self.scenario.aborts, start, ends, *state
+                n, *rate, mu, nu, buffer, self.scenario.aborts, start, ends, *state
             )
         return states / n
 
