@@ -1,6 +1,7 @@
 #!/bin/sh
-# A user without a home, or an image that is read-only: what has to be written goes to a temporary folder instead.
+# A user without a name or a home, or an image that is read-only: what has to be written goes to a temporary folder.
 set -e
+export LOGNAME="${LOGNAME:-user}"
 if [ ! -w "${HOME:-/nonexistent}" ]; then
     HOME=$(mktemp -d)
     export HOME

@@ -18,8 +18,10 @@ base=$(buildah from scratch)
 buildah copy -q "$base" "$work/base" / >/dev/null
 buildah commit -q --rm "$base" elastiqueue-base >/dev/null
 
-# The certificates of this machine: behind a proxy of its own an image's are not enough.
-buildah bud -q --volume /etc/ssl/certs:/etc/ssl/certs:ro --build-arg BASE=localhost/elastiqueue-base \
+# The certificates of this machine, for pip: behind a proxy those of an image are not enough.
+printf '[global]\ncert = /mnt/certificates.crt\n' >"$work/pip.conf"
+settings=(--volume "$work/pip.conf:/etc/pip.conf:ro" --volume /etc/ssl/certs/ca-certificates.crt:/mnt/certificates.crt:ro)
+buildah bud "${settings[@]}" --build-arg BASE=localhost/elastiqueue-base \
     -f container/Dockerfile -t elastiqueue . >"$work/build.log" 2>&1 || { tail -n 50 "$work/build.log"; exit 1; }
 
 image=$(buildah from localhost/elastiqueue)
