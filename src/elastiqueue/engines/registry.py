@@ -35,5 +35,7 @@ ENGINE_MODELS = {  # of the others: every model
 
 def compute_rows(engine: str, scenario: Any) -> list[dict[str, Any]]:
     """Rows of a tidy table of a deterministic engine: values are exact, their se is 0 and their n is 0."""
-    rows: list[dict[str, Any]] = importlib.import_module(ENGINE_MODULES[engine][0]).compute_rows(engine, scenario)
+    rows: list[dict[str, Any]] = importlib.import_module(ENGINE_MODULES[engine][0]).compute_rows(
+        engine=engine, scenario=scenario
+    )
     return rows
