@@ -201,7 +201,7 @@ def test_what_the_theory_does_not_cover(changes: dict, message: str) -> None:
 
 
 def rows_of(values: dict, engine: str = "stability") -> dict[str, dict]:
-    rows = compute_rows(scenario_from(values), engine)
+    rows = compute_rows(engine, scenario_from(values))
     assert all(set(row) == {*VALUES, "note"} for row in rows)
     return {row["metric"]: row for row in rows}
 
@@ -245,14 +245,14 @@ def test_rows_of_the_map() -> None:
 
 
 def test_rows_of_a_cluster_and_unknown_engines() -> None:
-    rows = {row["metric"]: row["mean"] for row in compute_rows(cluster())}
+    rows = {row["metric"]: row["mean"] for row in compute_rows("stability", cluster())}
     assert rows["verdict"] == 1
     assert rows["largest_stable_load"] == pytest.approx(6 / 5.5)
     assert rows["capacity_load"] == pytest.approx(8 / 5.5)
     with pytest.raises(ValueError, match=r"^engine = exact: must be one of stability, stability_map$"):
-        compute_rows(cluster(), "exact")
+        compute_rows("exact", cluster())
     with pytest.raises(ValueError, match=r"^model = cluster: must be tabs for a map of stability$"):
-        compute_rows(cluster(), "stability_map")
+        compute_rows("stability_map", cluster())
 
 
 # ---- Predicted and simulated growth ----------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def growth_table() -> pd.DataFrame:
         head = {"label": "near" if mu == 0.23 else "far", **scenario.describe()}
         growth = estimates(scenario, simulate(scenario, 0, 20)[0])["growth"]
         rows.append({"experiment": "stability_growth", **head, **value_row("growth", growth)})
-        rows += [{"experiment": "stability_points", **head, **row} for row in compute_rows(scenario)]
+        rows += [{"experiment": "stability_points", **head, **row} for row in compute_rows("stability", scenario)]
     return pd.DataFrame(rows)
 
 
@@ -313,7 +313,7 @@ def test_figures_draw_what_the_tables_hold(growth_table: pd.DataFrame) -> None:
             {**scenario.describe(), **row}
             for mu, nu in grid
             for scenario in [scenario_from({**TABS, "servers": 5, "standby_rate": mu, "setup_rate": nu})]
-            for row in compute_rows(scenario, "stability_map")
+            for row in compute_rows("stability_map", scenario)
         ]
     )
     path = [
@@ -322,7 +322,7 @@ def test_figures_draw_what_the_tables_hold(growth_table: pd.DataFrame) -> None:
         for t in range(0, 100, 10) for statistic in ("path", "path mean")
     ]  # fmt: skip
     one = scenario_from(TABS)
-    panel = [{"experiment": "stability_panel", **one.describe(), **row} for row in compute_rows(one)]
+    panel = [{"experiment": "stability_panel", **one.describe(), **row} for row in compute_rows("stability", one)]
     buffers = [
         {"experiment": "buffer_size", "servers": 4, "buffer": b, "metric": m, "mean": v, "ci_low": v, "ci_high": v,
          "n": 2}
@@ -336,7 +336,7 @@ def test_figures_draw_what_the_tables_hold(growth_table: pd.DataFrame) -> None:
     limits = [
         {"experiment": f"cluster_{kind}_limits", "label": "JSQ, MaxWeight", "load": 1.0, **value, "note": ""}
         for kind in ("identical", "heterogeneous")
-        for value in compute_rows(cluster("jsq"))
+        for value in compute_rows("stability", cluster("jsq"))
     ]
     with style.applied():
         texts = [text.get_text() for axes in stability_map.draw(mapped).axes for text in axes.texts]

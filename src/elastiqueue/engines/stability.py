@@ -266,7 +266,7 @@ def _single_type_report(parameters: Any) -> Report:
 # ---- Tables ----------------------------------------------------------------------------------------------------------
 
 
-def compute_rows(scenario: Any, engine: str = "stability") -> list[dict[str, Any]]:
+def compute_rows(engine: str, scenario: Any) -> list[dict[str, Any]]:
     """Tidy rows (columns of `tidy.VALUES`, and `note`) of the engines `stability` and `stability_map`.
 
     stability: the metrics verdict (1 stable, -1 unstable, 0 undecided) and drift; for TABS also saturated (the m behind
