@@ -116,10 +116,10 @@ def simulate(
     model = model_of(scenario)
     span = span or window(scenario)
     grid, name = grid_of(scenario), scenario.digest()
-    runs = [
-        model.simulate(scenario, stream(scenario.seed, name, index), span.edges, grid, direct)
-        for index in range(first, last)
-    ]
+    words = [stream(scenario.seed, name, index) for index in range(first, last)]
+    if hasattr(model, "simulate_batch"):
+        return model.simulate_batch(scenario, np.array(words), span.edges, grid, direct)
+    runs = [model.simulate(scenario, start, span.edges, grid, direct) for start in words]
     return np.concatenate([run.totals for run in runs]), np.array([run.path for run in runs])
 
 

@@ -374,14 +374,38 @@ def record(state, queue, others):
 
 
 @njit(cache=True)
-def follow_blocks(
-    n, times, steps, amplitude, omega, mu, nu, buffer, start, ends, queue, others, words, counts, integrals, states
+def replications(
+    n, times, steps, amplitude, omega, mu, nu, buffer, busy, state, edges, grid, words, counts, integrals, states
 ):
-    """`_advance` from pause to pause, each with its row of `states`."""
-    for k in range(ends.size):
-        queue, integrals = _advance(
-            n, times, steps, amplitude, omega, mu, nu, buffer, start, ends[k], queue, others, words, counts, integrals
-        )
-        start = ends[k]
-        record(states[k], queue, others)
-    return queue, integrals
+    """Replications from time 0 on, one per row of `words`, shape (R, 4): the whole batch in one call.
+
+    state: U, D0, D1 and any number at time 0, and `busy` servers with a task each. edges, grid: as
+    `models.base.replicate` takes them. Fills counts, shape (R, M, 10), and states, shape (R, T, K); returns integrals,
+    shape (R, M, L), which may have grown along the last axis.
+    """
+    for r in range(len(words)):
+        queue, others = np.zeros(integrals.shape[2] - 2, np.int64), state.copy()
+        queue[1] = busy
+        sums, numbers = np.zeros(integrals.shape[2]), np.zeros(counts.shape[2], np.int64)
+        start, k, row = 0.0, 0, 0
+        while k < edges.size:
+            end = min(edges[k], grid[row]) if row < grid.size else edges[k]
+            queue, sums = _advance(
+                n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queue, others, words[r], numbers, sums
+            )
+            start = end
+            if row < grid.size and grid[row] == end:
+                record(states[r, row], queue, others)
+                row += 1
+            if edges[k] == end:
+                if k > 0:
+                    counts[r, k - 1] = numbers
+                    if sums.size > integrals.shape[2]:
+                        longer = np.zeros((integrals.shape[0], integrals.shape[1], sums.size))
+                        longer[:, :, : integrals.shape[2]] = integrals
+                        integrals = longer
+                    integrals[r, k - 1, : sums.size] = sums
+                numbers[:] = 0
+                sums[:] = 0.0
+                k += 1
+    return integrals

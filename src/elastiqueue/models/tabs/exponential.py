@@ -48,8 +48,8 @@ from elastiqueue.models.tabs.blocks import (
     SHORTENED,
     STARTED,
     WAITED,
-    follow_blocks,
     record,
+    replications,
     with_room,
 )
 from elastiqueue.sampling.rng import exponential, uniform
@@ -282,12 +282,18 @@ def _follow_direct(
     return queue, integrals
 
 
+def _totals(counts: NDArray[np.int64], integrals: NDArray[np.float64], tail: int) -> list[float]:
+    """The columns without the time; waiting tasks are summed over all levels, also those beyond the tail."""
+    numbers, areas = counts.tolist(), integrals.tolist()
+    accepted = numbers[ARRIVALS] - numbers[LOST_OFF] - numbers[LOST_FULL]
+    return [accepted, *numbers, math.fsum(areas[4:]), *areas[: 3 + tail]]
+
+
 class _System:
     """A replication under way (`models.base.System`)."""
 
-    def __init__(self, scenario: ServiceScenario, words: NDArray[np.uint64], direct: bool) -> None:
+    def __init__(self, scenario: ServiceScenario, words: NDArray[np.uint64]) -> None:
         self.scenario, self.words = scenario, words
-        self.blocks = not scenario.aborts and not direct
         q1, d0, d1, idle = initial_counts(scenario)
         self.tail = tail_length(scenario)
         self.queue = np.zeros(self.tail + 2, np.int64)
@@ -304,18 +310,11 @@ class _System:
         mu, nu = rates(self.scenario)
         times, steps, omega = np.array(arrival.times), np.array(arrival.rates), 2 * math.pi / arrival.period
         rate = (times, steps, arrival.amplitude, omega)
-        if self.blocks:
-            self.queue, self.integrals = follow_blocks(n, *rate, mu, nu, buffer, start, ends, *state)
-        else:
-            self.queue, self.integrals = _follow_direct(
-                n, *rate, mu, nu, buffer, self.scenario.aborts, start, ends, *state
-            )
+        self.queue, self.integrals = _follow_direct(n, *rate, mu, nu, buffer, self.scenario.aborts, start, ends, *state)
         return states / n
 
     def totals(self) -> list[float]:
-        counts, integrals = self.counts, self.integrals
-        accepted = counts[ARRIVALS] - counts[LOST_OFF] - counts[LOST_FULL]
-        return [accepted, *counts, math.fsum(integrals[4:]), *integrals[: 3 + self.tail]]
+        return _totals(self.counts, self.integrals, self.tail)
 
     def reset(self) -> None:
         self.counts[:] = 0
@@ -343,7 +342,41 @@ def simulate(
     Replication : totals by `columns`, and a path of shape (T, 4 + tail), all per server: u, d0, d1, the number of tasks
         (at all levels, also those beyond the tail), q_1, q_2, ...
     """
-    return replicate(_System(scenario, words, direct), edges, grid)
+    if scenario.aborts or direct:
+        return replicate(_System(scenario, words), edges, grid)
+    totals, paths = simulate_batch(scenario, words[None], edges, grid)
+    return Replication(totals, paths[0])
+
+
+def simulate_batch(
+    scenario: ServiceScenario,
+    words: NDArray[np.uint64],
+    edges: Sequence[float],
+    grid: NDArray[np.float64],
+    direct: bool = False,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """As `simulate`, for words of shape (R, 4): totals, shape (R M, columns), and paths, shape (R, T, 4 + tail)."""
+    if scenario.aborts or direct:
+        runs = [simulate(scenario, one, edges, grid, direct) for one in words]
+        return np.concatenate([run.totals for run in runs]), np.array([run.path for run in runs])
+    n, arrival, tail = scenario.servers, scenario.arrival, tail_length(scenario)
+    buffer = np.iinfo(np.int64).max if scenario.buffer is None else scenario.buffer
+    q1, d0, d1, idle = initial_counts(scenario)
+    counts = np.zeros((len(words), len(edges) - 1, len(COUNTS)), np.int64)
+    states = np.zeros((len(words), grid.size, 4 + tail), np.int64)
+    with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
+        integrals = replications(
+            n, np.array(arrival.times), np.array(arrival.rates), arrival.amplitude, 2 * math.pi / arrival.period,
+            *rates(scenario), buffer, q1, np.array([idle, d0, d1, 1], np.int64), np.array(edges, np.float64), grid,
+            words, counts, np.zeros((len(words), len(edges) - 1, tail + 4)), states,
+        )  # fmt: skip
+    lengths = np.diff(edges).tolist()
+    totals = [
+        [length, *_totals(numbers, areas, tail)]
+        for by_stretch in zip(counts, integrals, strict=True)
+        for length, numbers, areas in zip(lengths, *by_stretch, strict=True)
+    ]
+    return np.array(totals, np.float64), states / n
 
 
 def events(totals: dict[str, float]) -> float:
