@@ -106,6 +106,8 @@ def test_mistakes_in_the_meaning_are_answered_by_one_line(changes, message):
 def test_lengths_that_would_never_end_and_servers_that_never_serve_are_refused():
     with pytest.raises(ConfigError, match=r"^slots = \d+ with the warm-up: .* must be at most 1e\+15$"):
         slotted.lengths(infocom(slots="auto", warm_up="auto", arrivals={"epsilon": 1e-9}))
+    with pytest.raises(ConfigError, match=r"^slots = 3000000000: must be at most 2,147,483,638 after the warm-up"):
+        slotted.lengths(infocom(slots=3_000_000_000, warm_up=10))
     with pytest.raises(ConfigError, match=r"^service.values = \[0\]: must hold one > 0"):
         scenario_from({**SINGLE, "service": {"values": [0], "probabilities": [1]}})
 

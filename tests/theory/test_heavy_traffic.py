@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from elastiqueue.models.cluster.simulator import Cluster, ClusterParameters, columns, identical
+from elastiqueue.models.cluster.parameters import ClusterParameters, columns
+from elastiqueue.models.cluster.simulator import Cluster
 from elastiqueue.sampling.discrete import (
     FiniteLaw,
     batch_bernoulli,
@@ -117,7 +118,7 @@ def test_the_theorem_on_four_servers(routing):
         laws = tuple(binomial_law(8, float(x)) for x in rates)
         sizes = (deterministic(1),) * 2
         parameters = ClusterParameters(
-            **identical(4, [(1, 0), (0, 1)]), arrivals=laws, sizes=sizes, routing=routing, direction=facet.c
+            (4,), (((1, 0), (0, 1)),), arrivals=laws, sizes=sizes, routing=routing, direction=facet.c
         )
         names = columns(parameters)
         variances = [work_variance(n, d) for n, d in zip(laws, sizes, strict=True)]

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from elastiqueue.models import single_type
 from elastiqueue.models.base import Replication
-from elastiqueue.models.cluster import simulator as cluster
+from elastiqueue.models.cluster import parameters as cluster
+from elastiqueue.models.cluster.kernels import WEIGHTED
+from elastiqueue.models.cluster.simulator import Cluster
 from elastiqueue.sampling.discrete import FiniteLaw, batch_bernoulli, binomial_law, poisson_law, uniform_mixture
 from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError
 from elastiqueue.scenarios.cluster import ClusterScenario, FiniteSizes, SingleTypeScenario, UniformSizes
@@ -311,6 +313,8 @@ def lengths(scenario: SlottedScenario) -> tuple[int, int]:
             f"slots = {total} with the warm-up: times {events:g} servers and arrivals per slot and replications = "
             f"{scenario.replications} must be at most {MOST_EVENTS:g}"
         )
+    if isinstance(scenario, ClusterScenario) and total > cluster.MAX_SLOTS:
+        raise ConfigError(f"slots = {slots}: must be at most {cluster.MAX_SLOTS - int(warm_up):,} after the warm-up")
     return int(warm_up), int(slots)
 
 
@@ -350,10 +354,10 @@ def simulate(
     rest = int(horizon - warm_up) - first
     every = scenario.sample_every or 0
     if isinstance(scenario, ClusterScenario):
-        system = cluster.Cluster(chosen, words)
+        system = Cluster(chosen, words)
         system.advance(int(warm_up))
         totals, early_samples = system.advance(first, None, every)
-        early = totals[cluster.WEIGHTED]
+        early = totals[WEIGHTED]
         totals, late_samples = system.advance(rest, totals, every)
         samples = np.concatenate([early_samples, late_samples])[:, None]
         if direct:

@@ -73,7 +73,11 @@ def integer_units(
     for j, row in enumerate(need):
         if not any(row):
             raise ValueError(f"job_types = {[float(x) for x in row]}: type {j + 1} must need some resource")
-    units = [math.lcm(*(row[i].denominator for row in (*have, *need))) for i in range(len(have[0]))]
+    columns = list(zip(*(*have, *need), strict=True))  # one per resource
+    units = [Fraction(math.lcm(*(x.denominator for x in column))) for column in columns]
+    units = [
+        unit / (math.gcd(*(int(x * unit) for x in column)) or 1) for unit, column in zip(units, columns, strict=True)
+    ]
 
     def scaled(rows: list[list[Fraction]]) -> list[list[int]]:
         return [[int(x * unit) for x, unit in zip(row, units, strict=True)] for row in rows]

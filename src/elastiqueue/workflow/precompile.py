@@ -29,7 +29,7 @@ SLOTTED: dict[str, Any] = {"slots": 10, "warm_up": 5, "replications": 2}
 GROUPS: list[list[dict[str, Any]]] = [
     *(
         [{**SLOTTED, "model": "cluster", **servers, "job_types": MACHINES,
-          "arrivals": {"law": "poisson", "mean": [10000, 0.1, 0.1]}}]  # soon too many for rows of 16 bits
+          "arrivals": {"law": "poisson", "mean": [0.1, 0.1, 0.1]}}]
         for servers in (
             {"servers": 2, "resources": [30, 30, 4000]},
             {"classes": [{"count": 1, "resources": [60, 60, 8000]}, {"count": 1, "resources": [20, 20, 2000]}]},
