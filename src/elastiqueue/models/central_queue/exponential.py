@@ -47,7 +47,7 @@ from elastiqueue.models.central_queue.blocks import (
     STAGGERS,
     WAITED,
     WAITING,
-    advance_blocks,
+    follow_blocks,
     in_setup,
 )
 from elastiqueue.sampling.rng import exponential, uniform
@@ -214,7 +214,7 @@ class _System:
 
     def __init__(self, scenario: ServiceScenario, words: NDArray[np.uint64], direct: bool) -> None:
         self.scenario, self.words = scenario, words
-        self.blocks = scenario.arrival.constant and not direct
+        self.blocks = not direct
         self.rule = discipline(scenario)
         on, tasks = initial_counts(scenario)
         setup = 0 if self.rule == KEEPS else int(in_setup(scenario.servers, self.rule, on, tasks, 0))
@@ -227,15 +227,16 @@ class _System:
         mu, nu = rates(self.scenario)
         state = (self.state, self.words, self.counts, self.integrals)
         times, steps, omega = np.array(arrival.times), np.array(arrival.rates), 2 * math.pi / arrival.period
-        path = np.empty((ends.size, 5))
-        for row, end in enumerate(ends):
-            if self.blocks:
-                advance_blocks(n, steps[0], mu, nu, self.rule, start, end, *state)
-            else:
-                _advance_direct(n, times, steps, arrival.amplitude, omega, mu, nu, self.rule, start, end, *state)
-            start = end
-            path[row] = observed(self.scenario, *map(int, self.state))
-        return path
+        rate = (times, steps, arrival.amplitude, omega)
+        states = np.empty((ends.size, 3), np.int64)
+        if self.blocks:
+            follow_blocks(n, *rate, mu, nu, self.rule, start, ends, *state, states)
+        else:
+            for row, end in enumerate(ends):
+                _advance_direct(n, *rate, mu, nu, self.rule, start, end, *state)
+                start = end
+                states[row] = self.state
+        return np.array([observed(self.scenario, *row) for row in states.tolist()]).reshape(-1, 5)
 
     def totals(self) -> list[float]:
         return [*self.counts, *self.integrals]

@@ -38,8 +38,9 @@ import math
 import numpy as np
 from numba import njit
 
-from elastiqueue.sampling.rng import TICKS, TO_UNIT, beta, binomial, gamma, ones, step, ticks, uniform
+from elastiqueue.sampling.rng import TICKS, TO_UNIT, ones, step, ticks, uniform
 from elastiqueue.sampling.thinning import rate_at, window
+from elastiqueue.sampling.uniformised import cut, planned
 
 # Positions in the vector of counts; the names are the columns.
 # Shortened: departures that leave tasks behind. Found: tasks met at their server by those that wait.
@@ -319,13 +320,7 @@ def _advance(n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queu
         m = min(max(4 * wander * wander, 16), most, 32 + int(min(bound * (end - t), float(most))))  # what may be needed
         if amplitude != 0.0:
             m = min(m, max(int(0.75 * bound * (stop - t)), 16))  # rarely cut, which costs more than another block
-        length = gamma(float(m), words) / bound
-        until = t + length
-        events, intervals = m, m
-        if until >= stop:
-            events = binomial(m - 1, (stop - t) / length, words)
-            intervals = events + 1
-            length, until = stop - t, stop
+        length, until, events, intervals = planned(m, bound, t, stop, words)
         others[TOP] = 1
         while queue[others[TOP] + 1] > 0:
             others[TOP] += 1
@@ -342,9 +337,8 @@ def _advance(n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queu
                 n, arrival, doubtful, bound, mu, nu, buffer, events, queue, others, words, counts, moved
             )
         if done < events or (doubt and done < intervals):
-            length *= beta(float(done), float(intervals - done), words)
-            until = t + length
-            intervals = done
+            length = cut(done, intervals, length, words)
+            until, intervals = t + length, done
         weight = length / (2 * intervals)
         for which in range(3):
             integrals[which] += weight * (2 * intervals * others[which] - moved[which])
