@@ -11,7 +11,12 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
 # They map names to modules and compute nothing: a new model must not make the results of the others stale.
-WITHOUT_EFFECT = frozenset({"elastiqueue.models.registry", "elastiqueue.engines.registry"})
+WITHOUT_EFFECT = frozenset(
+    {
+        "elastiqueue.models.registry", "elastiqueue.engines.registry", "elastiqueue.figures.schema",
+        "elastiqueue.workflow.figures",
+    }
+)  # fmt: skip
 
 
 def _file_of(module: str) -> Path | None:

@@ -377,7 +377,10 @@ def test_every_key_of_the_configuration_is_described(root, name):
         ),
         ({"figures": {"f": {"draw": "protocol", "experiments": ["b"], "caption": "c"}}}, "figures.f.experiments = b"),
         ({"figures": {"f": {"draw": "no_such", "experiments": [], "caption": "c"}}}, "figures.f.draw = no_such"),
-        ({"figures": {"f": {"draw": "convergence", "experiments": [], "caption": "c"}}}, "figures.f.experiments = []"),
+        (
+            {"figures": {"f": {"draw": "stability_map", "experiments": [], "caption": "c"}}},
+            "figures.f.experiments = []",
+        ),
         ({"experiments": {"a": {"scenario": GOOD, "engine": "capacity"}}}, "experiments.a: engine = capacity"),
         (
             {"experiments": {"a": {"scenario": GOOD, "metrics": ["mean_wiat"]}}},

@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 
 from elastiqueue.engines.capacity import compute_rows
-from elastiqueue.figures import draw, style
-from elastiqueue.figures.heavy_traffic import draw as draw_heavy_traffic
-from elastiqueue.figures.response_times import draw as draw_response_times
+from elastiqueue.figures import draw
+from elastiqueue.figures.schema import FigureSpec
 from elastiqueue.results.tidy_tables import read_table, value_row, write_table
 from elastiqueue.scenarios.reading import scenario_from
 from elastiqueue.statistics.estimates import mean_estimate
@@ -151,40 +150,7 @@ def test_the_step_writes_three_files_that_read_back_the_same(heavy, tmp_path):
 # ---- Figures ---------------------------------------------------------------------------------------------------------
 
 
-def lines_of(axes):
-    return {line.get_label(): line for line in axes.get_lines()}
-
-
-def test_heavy_traffic_shows_epsilon_times_the_backlog_and_flags_what_is_not_settled(heavy):
-    data = joined(heavy)
-    with style.applied():
-        axes = draw_heavy_traffic(data).axes[0]
-        own = data[(data["metric"] == "weighted_backlog") & (data["label"] == "JSQ")].sort_values("epsilon")
-        shown = lines_of(axes)["JSQ + MaxWeight, 95 % band"]
-        assert shown.get_ydata() == pytest.approx((own["mean"] * own["epsilon"]).to_numpy())
-        limit = data[data["metric"] == "facet_limit"]["mean"].iloc[0]
-        assert any(np.allclose(line.get_ydata(), limit) for line in axes.get_lines())
-        hollow = [line for line in axes.get_lines() if line.get_markerfacecolor() == "white" and len(line.get_xdata())]
-        assert [list(line.get_xdata()) for line in hollow] == [[0.3]]
-
-
-def test_response_times_cross_out_what_grows(rng):
-    rows = []
-    for load, growth in ((0.5, 0.0), (0.7, 0.0), (0.9, 40.0)):
-        scenario = cluster(arrivals={"load": load, "direction": [1, 0.5, 0.5]})
-        rows += measured(
-            scenario,
-            "JSQ",
-            [("mean_response", 100 + rng.normal(size=9)), ("growth", growth + rng.normal(size=9))],
-        )
-    with style.applied():
-        axes = draw_response_times(pd.DataFrame(rows)).axes[0]
-        assert list(lines_of(axes)["JSQ"].get_xdata()) == [0.5, 0.7]
-        crossed = [line for line in axes.get_lines() if line.get_marker() == "x"]
-        assert [list(line.get_xdata()) for line in crossed] == [[0.9]]
-
-
-def _regions(rng):
+def regions():
     plane = scenario_from(
         {
             "model": "cluster", "job_types": [[2, 2], [1, 8]], "arrivals": {"law": "poisson", "mean": [5, 4]},
@@ -195,48 +161,8 @@ def _regions(rng):
     return pd.concat([exact("capacity", [plane], "2 types"), space]).assign(experiment="regions")
 
 
-def _single(rng):
-    rows = []
-    scenarios = [
-        scenario_from({**SINGLE, "arrivals": {"law": "binomial", "epsilon": e}, "routing": routing})
-        for e in (0.3, 0.1)
-        for routing in ("jsq", "power_of_two", "random")
-    ]
-    for one in scenarios:
-        noise = rng.random(5)
-        values = [(name, 1 + noise) for name in ("total_backlog", "pooled_backlog")]
-        rows += measured(one, "M = 2", [*values, ("warm_up_test", noise - 0.5)])
-    return joined({"single": pd.DataFrame(rows), "single_bounds": exact("bounds", scenarios[::3], "M = 2")})
-
-
-def _throughput(rng):
-    rows, scenarios = [], [cluster(arrivals={"load": x, "direction": [1, 0.5, 0.5]}) for x in (0.9, 1.0, 1.1)]
-    for one in scenarios:
-        values = [("growth", rng.random(5)), ("total_backlog", 50 + rng.random(5))]
-        rows += measured(one, "JSQ, MaxWeight", values)
-    return joined({"grows": pd.DataFrame(rows), "region": exact("capacity", scenarios)})
-
-
-def _tails(rng):
-    points = [(x / 4, np.exp(-x / 4) * (0.9 + 0.2 * rng.random(5))) for x in range(25)]
-    rows = measured(cluster(), "JSQ", [("tail", values, x, "tail") for x, values in points])
-    return joined({"tails": pd.DataFrame(rows)})
-
-
-@pytest.mark.parametrize(
-    ("name", "make"),
-    [
-        ("capacity_region", _regions),
-        ("single_type_routing", _single),
-        ("throughput", _throughput),
-        ("backlog_distribution", _tails),
-        ("state_space_collapse", None),
-    ],
-)
-def test_figures_are_drawn(name, make, heavy, rng, tmp_path):
-    write_table(joined(heavy) if make is None else make(rng), tmp_path / "data.csv")
-    turns = ("one", "two") if name == "backlog_distribution" else ("one",)
-    for turn in turns:
-        draw(name, tmp_path / "data.csv", tmp_path / f"{turn}.pdf", tmp_path / f"{turn}.png")
-    assert len({(tmp_path / f"{turn}.pdf").read_bytes() for turn in turns}) == 1
+def test_capacity_regions_are_drawn_in_two_and_three_types(tmp_path):
+    write_table(regions(), tmp_path / "data.csv")
+    spec = FigureSpec.model_validate({"draw": "capacity_region", "experiments": ["regions"]})
+    draw(spec, tmp_path / "data.csv", tmp_path / "one.pdf", tmp_path / "one.png")
     assert (tmp_path / "one.png").stat().st_size > 20_000

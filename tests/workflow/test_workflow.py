@@ -95,7 +95,7 @@ def test_a_second_run_has_nothing_to_do(project):
 
 
 def test_a_plotting_edit_draws_and_does_nothing_else(project, edited):
-    edited("src/elastiqueue/figures/standby_sweep.py", "sharex=True", "sharex=False")
+    edited("config/config.yaml", "curves: {by: setup_rate, ", "curves: {by: setup_rate, width: 2, ")
     assert jobs(run(project, "-n")) == {"draw": 1}
     edited("src/elastiqueue/figures/style.py", '"font.size": 8', '"font.size": 9')
     assert jobs(run(project, "-n")) == {"draw": 2}
@@ -173,10 +173,12 @@ def test_a_mistake_in_the_configuration_is_one_line_and_writes_nothing(project, 
 
 def test_a_step_that_fails_fails_its_job_and_is_heard(project):
     """A metric that is not among those that are computed: known to the step only."""
-    (project / "wrong.yaml").write_text(TINY + "  service_laws_fluid: {metrics: [mean_wiat]}\n")
-    target = "results/tiny/computed/service_laws_fluid.csv"
+    scenario = "{model: tabs, servers: 1, arrival_rate: 0.3, standby_rate: 1, setup_rate: 1}"
+    wrong = f"run: own\nexperiments: {{limit: {{engine: fluid, scenario: {scenario}, metrics: [mean_wiat]}}}}\n"
+    (project / "wrong.yaml").write_text(wrong)
+    target = "results/own/computed/limit.csv"
     output = run(project, config="wrong.yaml", check=False, targets=[target])
-    assert "elastiqueue: experiments.service_laws_fluid.metrics = mean_wiat: must be one of busy, " in output
+    assert "elastiqueue: experiments.limit.metrics = mean_wiat: must be one of busy, " in output
     assert "CalledProcessError" in output or "non-zero exit code" in output
     assert "MissingOutputException" not in output
     assert not (project / target).exists()

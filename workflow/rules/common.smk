@@ -5,6 +5,7 @@ from pathlib import Path
 
 from elastiqueue.errors import ConfigError, refuse
 from elastiqueue.workflow.experiments import blocks, chunks, load
+from elastiqueue.workflow.figures import caption
 from elastiqueue.workflow.runs import composed, given
 from elastiqueue.sources import source_digest
 
@@ -77,18 +78,15 @@ def summaries(wildcards):
 
 
 def drawing(wildcards):
-    return RUN.figures[wildcards.figure].draw
-
-
-def caption(wildcards):
-    return RUN.figures[wildcards.figure].caption
+    """The figure as data, but for its caption, which it does not show."""
+    return RUN.figures[wildcards.figure].model_dump_json(exclude_unset=True, exclude={"caption", "paper"})
 
 
 def picture():
     """The PNG of a figure, in the report: it shows images inline, but leaves a PDF to the viewer of the browser."""
     return report(
         f"{OUTPUT}/{{figure}}.png",
-        category=lambda wildcards: f"Paper {RUN.figures[wildcards.figure].paper}",
+        category=lambda wildcards: f"Paper {paper}" if (paper := RUN.figures[wildcards.figure].paper) else "Figures",
         caption="../report/figure.rst",
         labels=lambda wildcards: {"figure": wildcards.figure},
     )

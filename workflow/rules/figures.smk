@@ -17,13 +17,15 @@ rule draw:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,
     params:
-        function=drawing,
-        caption=caption,
+        spec=drawing,
+        caption=lambda wildcards: caption(RUN, wildcards.figure),
         sources=lambda wildcards: source_digest(
-            "elastiqueue.results.tidy_tables", f"elastiqueue.figures.{drawing(wildcards)}"
+            "elastiqueue.results.tidy_tables",
+            "elastiqueue.figures.schema",
+            f"elastiqueue.figures.{RUN.figures[wildcards.figure].draw}",
         ),
     shell:
-        "python -m elastiqueue.workflow.steps draw --figure {params.function} --summaries {input:q} --data {output.data:q} --pdf {output.pdf:q} --png {output.png:q} 2>&1 | tee {log:q}"
+        "python -m elastiqueue.workflow.steps draw --spec {params.spec:q} --summaries {input:q} --data {output.data:q} --pdf {output.pdf:q} --png {output.png:q} 2>&1 | tee {log:q}"
 
 
 rule diagram:
@@ -38,8 +40,10 @@ rule diagram:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,
     params:
-        function=drawing,
-        caption=caption,
-        sources=lambda wildcards: source_digest(f"elastiqueue.figures.{drawing(wildcards)}"),
+        spec=drawing,
+        caption=lambda wildcards: caption(RUN, wildcards.figure),
+        sources=lambda wildcards: source_digest(
+            "elastiqueue.figures.schema", f"elastiqueue.figures.{RUN.figures[wildcards.figure].draw}"
+        ),
     shell:
-        "python -m elastiqueue.workflow.steps diagram --figure {params.function} --pdf {output.pdf:q} --png {output.png:q} 2>&1 | tee {log:q}"
+        "python -m elastiqueue.workflow.steps diagram --spec {params.spec:q} --pdf {output.pdf:q} --png {output.png:q} 2>&1 | tee {log:q}"

@@ -18,15 +18,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from elastiqueue.engines.registry import ENGINE_MODELS, ENGINE_MODULES
+from elastiqueue.figures.schema import FigureSpec, Name
 from elastiqueue.models.registry import module_name
 from elastiqueue.sampling.streams import canonical_json, digest
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 from elastiqueue.scenarios.metrics import METRICS, has_metric
 from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
-from elastiqueue.sources import PACKAGE, source_digest
+from elastiqueue.sources import source_digest
+from elastiqueue.workflow.figures import check_figures
 
 MAX_SCENARIOS, MAX_BLOCKS = 100_000, 20_000  # of an experiment; the workflow engine plans some hundred jobs a second
-Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=60)]
 
 
 class Experiment(Strict):
@@ -61,15 +62,6 @@ class Experiment(Strict):
     block: Annotated[int, Field(ge=1)] = Field(50, description="Replications per job.")
 
 
-class FigureSpec(Strict):
-    """A figure: the function that draws it and the experiments that it reads."""
-
-    draw: Name = Field(description="Name of the function in elastiqueue.figures.")
-    experiments: list[Name] = Field(description="Experiments whose summaries it reads; none for a diagram.")
-    caption: str = Field(description="What the figure shows, with parameters; used by the report and the gallery.")
-    paper: Literal["A", "B", "both"] = Field("A", description="Category in the report.")
-
-
 class RunConfig(Strict):
     """One run of the workflow."""
 
@@ -89,18 +81,6 @@ class RunConfig(Strict):
     claims: str | None = Field(None, description="File of the claims that are judged; none by default.")
 
 
-def drawings() -> list[str]:
-    """Names that a figure may give in `draw`: the modules of elastiqueue.figures (none is imported here)."""
-    found = {path.stem for path in (PACKAGE / "figures").glob("*.py")}
-    return sorted(found - {"__init__", "style"})
-
-
-def diagrams() -> list[str]:
-    """Those of them that need no data: their `draw` says so by the type of its argument."""
-    folder = PACKAGE / "figures"
-    return [name for name in drawings() if "def draw(data: None" in (folder / f"{name}.py").read_text(encoding="utf-8")]
-
-
 @dataclass(frozen=True)
 class Point:
     """One scenario of an experiment, and the label of its case."""
@@ -115,6 +95,7 @@ def load(values: Mapping[str, Any]) -> RunConfig:
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigError(one_line(error, values)) from None
+    scenarios: dict[str, list[Point]] = {}
     for name, experiment in config.experiments.items():
         try:
             size = len(experiment.cases) * math.prod(map(len, experiment.grid.values()))
@@ -126,7 +107,7 @@ def load(values: Mapping[str, Any]) -> RunConfig:
             for key in experiment.split_by:
                 if key not in keys:
                     raise ConfigError(f"split_by = {key}: must be a key of its cases or grid")
-            found = points(config, experiment)
+            found = scenarios[name] = points(config, experiment)
             for point in found:
                 fitting = ENGINE_MODELS.get(experiment.engine, (point.scenario.model,))
                 if point.scenario.model not in fitting:
@@ -144,16 +125,7 @@ def load(values: Mapping[str, Any]) -> RunConfig:
                     raise ConfigError(f"metrics = {metric}: must be one that a scenario of it has; there are {known}")
         except ConfigError as error:
             raise ConfigError(f"experiments.{name}: {error}") from None
-    drawn = drawings()
-    for name, figure in config.figures.items():
-        if figure.draw not in drawn:
-            raise ConfigError(f"figures.{name}.draw = {figure.draw}: must be one of {', '.join(drawn)}")
-        if not figure.experiments and figure.draw not in diagrams():
-            raise ConfigError(f"figures.{name}.experiments = []: must name at least one for draw = {figure.draw}")
-        for wanted in figure.experiments:
-            if wanted not in config.experiments:
-                known = ", ".join(config.experiments)
-                raise ConfigError(f"figures.{name}.experiments = {wanted}: must be one of {known}")
+    check_figures(config, scenarios)
     return config
 
 

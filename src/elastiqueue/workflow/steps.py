@@ -29,8 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     step("block", _block, "spec", "first", "last", "output", "provenance", pilots="*")
     step("summary", _summary, "output", spec="+", files="+", metrics="*")
     step("compute", _compute, "engine", "output", "provenance", spec="+", metrics="*")
-    step("draw", _draw, "figure", "data", "pdf", "png", summaries="+")
-    step("diagram", _diagram, "figure", "pdf", "png")
+    step("draw", _draw, "spec", "data", "pdf", "png", summaries="+")
+    step("diagram", _diagram, "spec", "pdf", "png")
     options = parser.parse_args(arguments)
     try:
         options.run(options)
@@ -111,18 +111,20 @@ def _draw(options: argparse.Namespace) -> None:
     import pandas as pd
 
     from elastiqueue.figures import draw
+    from elastiqueue.figures.schema import FigureSpec
     from elastiqueue.results.tidy_tables import read_table, write_table
 
     tables = [read_table(path).assign(experiment=Path(path).stem) for path in options.summaries]
     joined = pd.concat([table for table in tables if not table.empty], ignore_index=True)
     write_table(joined[["experiment", *(name for name in joined if name != "experiment")]], options.data)
-    draw(options.figure, options.data, options.pdf, options.png)
+    draw(FigureSpec.model_validate_json(options.spec), options.data, options.pdf, options.png)
 
 
 def _diagram(options: argparse.Namespace) -> None:
     from elastiqueue.figures import draw
+    from elastiqueue.figures.schema import FigureSpec
 
-    draw(options.figure, None, options.pdf, options.png)
+    draw(FigureSpec.model_validate_json(options.spec), None, options.pdf, options.png)
 
 
 if __name__ == "__main__":

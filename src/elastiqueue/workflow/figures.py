@@ -1,0 +1,82 @@
+"""What figures and experiments of a run have to do with each other: what is there to be drawn, and captions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from elastiqueue.errors import ConfigError
+from elastiqueue.figures.schema import check
+from elastiqueue.scenarios.metrics import has_metric
+from elastiqueue.scenarios.reading import KINDS
+
+if TYPE_CHECKING:
+    from elastiqueue.workflow.experiments import Experiment, Point, RunConfig
+
+
+def check_figures(config: RunConfig, points: Mapping[str, Sequence[Point]]) -> None:
+    """Raise ConfigError where a figure asks for what the scenarios of its experiments will not give."""
+
+    def keeps(name: str, metric: str) -> bool:
+        experiment = config.experiments[name]
+        if experiment.metrics is not None and metric not in experiment.metrics:
+            return False
+        known = experiment.engine == "simulate"
+        return not known or any(has_metric(point.scenario, metric) for point in points[name])
+
+    heads: dict[str, list[Mapping[str, Any]]] = {}
+    for name, figure in config.figures.items():
+        for experiment in figure.experiments:
+            if experiment not in config.experiments:
+                known = ", ".join(config.experiments) or "none"
+                raise ConfigError(f"figures.{name}.experiments = {experiment}: must be one of {known}")
+            if experiment not in heads:
+                heads[experiment] = [{"label": one.label, **one.scenario.describe()} for one in points[experiment]]
+        check(name, figure, heads, keeps)
+        caption(config, name)
+
+
+def caption(config: RunConfig, name: str) -> str:
+    """The caption of a figure, with the numbers of this run: {{key}} or {{experiment.key}} of its scenarios."""
+    figure = config.figures[name]
+    read = {each: config.experiments[each] for each in figure.experiments}
+    simulated = {each: one for each, one in read.items() if one.engine == "simulate"} or read
+
+    def number(match: re.Match[str]) -> str:
+        experiment, dot, key = match[1].strip().partition(".")
+        sources = list(simulated.values())
+        if dot and experiment in read:
+            sources = [read[experiment]]
+        else:
+            key = match[1].strip()
+        values = dict.fromkeys(value for source in sources for value in _values(config, source, key))
+        if not values:
+            raise ConfigError(f"figures.{name}.caption: {match[0]}: must be a key of the scenarios of its experiments")
+        return _listed(list(values))
+
+    return re.sub(r"\{\{(.+?)\}\}", number, figure.caption)
+
+
+def _values(config: RunConfig, experiment: Experiment, key: str) -> list[Any]:
+    """The values that a key has in the scenarios of an experiment; none where no scenario has such a key."""
+    if key in experiment.grid:
+        return experiment.grid[key]
+    found: dict[Any, None] = {}
+    for case in experiment.cases:
+        values = {"seed": config.seed, "replications": config.replications, **experiment.scenario, **case}
+        kind = KINDS.get(str(values.get("model", "")))
+        if key in values:
+            found[values[key] if isinstance(values[key], int | float | str) else None] = None
+        elif kind is not None and key in kind.model_fields and not kind.model_fields[key].is_required():
+            found[kind.model_fields[key].default] = None
+    return [value for value in found if value is not None]
+
+
+def _listed(values: list[Any]) -> str:
+    numbers = all(isinstance(value, int | float) for value in values)
+    values = sorted(values) if numbers else values
+    texts = [f"{value:g}" if isinstance(value, float) and value < 1e6 else f"{value}" for value in values]
+    if numbers and len(texts) > 4:
+        return f"{texts[0]} to {texts[-1]}"
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
