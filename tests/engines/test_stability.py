@@ -326,26 +326,7 @@ def test_figures_draw_what_the_tables_hold() -> None:
         for t in range(0, 100, 10) for statistic in ("path", "path mean")
     ]  # fmt: skip
     one = scenario_from(TABS)
-<<<<<<< HEAD
     panel = [{"experiment": "stability_panel", **one.describe(), **row} for row in compute_rows("stability", one)]
-    buffers = [
-        {"experiment": "buffer_size", "servers": 4, "buffer": b, "metric": m, "mean": v, "ci_low": v, "ci_high": v,
-         "n": 2}
-        for b in (2, 5) for m, v in (("mean_wait", 1.0 * b), ("loss_full_probability", 0.1))
-    ]  # fmt: skip
-    clusters = [
-        {"experiment": f"cluster_{kind}", "label": "JSQ, MaxWeight", "load": load, "metric": "growth", "mean": load,
-         "ci_low": load, "ci_high": load, "n": 2}
-        for kind in ("identical", "heterogeneous") for load in (0.5, 1.5)
-    ]  # fmt: skip
-    limits = [
-        {"experiment": f"cluster_{kind}_limits", "label": "JSQ, MaxWeight", "load": 1.0, **value, "note": ""}
-        for kind in ("identical", "heterogeneous")
-        for value in compute_rows("stability", cluster("jsq"))
-    ]
-=======
-    panel = [{"experiment": "stability_panel", **one.describe(), **row} for row in compute_rows(one)]
->>>>>>> 5defd51 (Figures are data: one drawing for every curve of the papers; captions filled in from the run; what cannot be drawn is refused first)
     with style.applied():
         texts = [text.get_text() for axes in stability_map.draw(mapped).axes for text in axes.texts]
         assert sorted(texts) == ["1", "1", "1", "> 5"]

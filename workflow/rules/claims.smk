@@ -35,7 +35,7 @@ def files_of(figures, kinds=("pdf", "png")):
 
 
 def captions(figures):
-    return json.dumps({name: RUN.figures[name].caption for name in figures})
+    return json.dumps({name: caption(RUN, name) for name in figures})
 
 
 report: str(Path(OPENING).absolute())
