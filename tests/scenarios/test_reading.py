@@ -236,7 +236,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(
     (tmp_path / "folder").mkdir()
     (tmp_path / "scenario.yaml").write_text(yaml.safe_dump(cluster if command == "capacity" else GOOD))
     monkeypatch.chdir(root if command == "estimate" else tmp_path)
-    for work in ("results.provenance.Stopwatch", "cli.estimate.estimate"):
+    for work in ("results.provenance.Stopwatch", "cli.estimate.predict"):
         monkeypatch.setattr(f"elastiqueue.{work}", None)
     path = name if name in ("", "/", "/dev/null") else f"{tmp_path}/{name}"
     given = [] if command == "estimate" else [str(tmp_path / "scenario.yaml")]

@@ -1,8 +1,8 @@
-"""Predict how long a run of the workflow takes on this machine, from measurements of some ten seconds.
+"""Predict how long a run of the workflow takes on this machine: the reference record, scaled by one measured ratio.
 
 Examples:
   elastiqueue estimate
-  elastiqueue estimate --configfile config/quick.yaml --cores 2
+  elastiqueue estimate --cores 8
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from elastiqueue.cli.options import check_file
-from elastiqueue.results.provenance import usable_cores
-from elastiqueue.scenarios.reading import merged
+from elastiqueue.cli.options import aligned, check_file
+from elastiqueue.results.provenance import cpu_model, usable_cores
+from elastiqueue.scenarios.reading import ConfigError, merged, read_yaml
 from elastiqueue.workflow.experiments import load
-from elastiqueue.workflow.running_time import estimate
+from elastiqueue.workflow.running_time import predict
 from elastiqueue.workflow.runs import composed
 
 
@@ -28,8 +28,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the prediction per experiment and in all."""
     from elastiqueue.results.files import write_json
-    from elastiqueue.results.provenance import cpu_model
-    from elastiqueue.scenarios.reading import ConfigError, read_yaml
 
     if not 1 <= options.cores <= 1_000_000:
         raise ConfigError(f"--cores = {options.cores}: must be from 1 to 1,000,000")
@@ -40,22 +38,22 @@ def run(options: argparse.Namespace) -> None:
     for path in options.configfile:
         values = merged(values, read_yaml(path))
     config = load(composed(values, "config/config.yaml", "config/claims.yaml"))
-    found = estimate(config, options.cores)
-    print(f"{'experiment':<28}{'jobs':>6}{'CPU seconds':>14}")
-    for part in found.parts:
-        jobs = len(part.pilots) + len(part.blocks) + len(part.others)
-        print(f"{part.experiment:<28}{jobs:>6}{part.cpu:>14.0f}")
-    print(f"{'all':<28}{len(found.jobs):>6}{found.cpu:>14.0f}")
+    prediction = predict(config, options.cores)
+    rows = [[name, "unknown" if cpu is None else f"{cpu:.0f}"] for name, cpu in prediction.cpu.items()]
+    print(aligned([["experiment", "CPU seconds"], *rows, ["all", f"{prediction.total:.0f}"]]))
+    unknown = sum(cpu is None for cpu in prediction.cpu.values())
+    cores = f"{options.cores} core{'s' * (options.cores > 1)}"
     print(
-        f"wall time on {found.cores} core{'s' * (found.cores > 1)} ({cpu_model()}): {found.wall / 60:.1f} minutes",
-        end="",
+        f"wall time on {cores} ({cpu_model()}, {prediction.ratio:.2f} times that of the reference machine): "
+        f"{prediction.wall / 60:.1f} minutes"
+        + f", without {unknown} experiments that the record does not hold"
+        * (unknown > 0)
     )
-    print(f"; calibration took {found.calibration:.0f} s")
     if options.json is not None:
         write_json(
             options.json,
             {
-                "run": config.run, "cpu": cpu_model(), "cores": found.cores, "cpu_seconds": found.cpu,
-                "wall_seconds": found.wall, "experiments": {part.experiment: part.cpu for part in found.parts},
+                "run": config.run, "cpu": cpu_model(), "cores": options.cores, "ratio": prediction.ratio,
+                "cpu_seconds": prediction.total, "wall_seconds": prediction.wall, "experiments": dict(prediction.cpu),
             },
         )  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from elastiqueue.cli.verify import finished_run
 from elastiqueue.results.reference import finished, store_reference
+from elastiqueue.workflow.running_time import yardstick
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,4 +22,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Copy tables, previews and provenance."""
-    store_reference(finished(options.run, options.output), options.reference, Path("results") / options.run)
+    output = finished(options.run, options.output)
+    store_reference(output, options.reference, Path("results") / options.run, yardstick())

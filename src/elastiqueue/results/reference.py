@@ -265,7 +265,9 @@ def verify(
     return results
 
 
-def store_reference(output: str | Path, reference: str | Path, results: str | Path | None = None) -> None:
+def store_reference(
+    output: str | Path, reference: str | Path, results: str | Path | None = None, yardstick: float | None = None
+) -> None:
     """Keep a run as the reference: its tables, small previews of its figures, its verdicts, and what made it.
 
     Parameters
@@ -273,6 +275,7 @@ def store_reference(output: str | Path, reference: str | Path, results: str | Pa
     output : folder of a finished run's figures and tables.
     reference : folder that is filled; what it held of tables and previews is replaced.
     results : folder of the run's blocks, for machine.json; default results/<run> as claims.json or manifest.json say.
+    yardstick : CPU seconds of the fixed simulation by which run times are predicted (`workflow.running_time`).
     """
     output, reference = Path(output), Path(reference)
     if not (tables := tables_of(output)):
@@ -293,7 +296,7 @@ def store_reference(output: str | Path, reference: str | Path, results: str | Pa
     if results is None:
         notes = [output / name for name in ("manifest.json", "claims.json") if (output / name).exists()]
         results = Path("results") / (json.loads(notes[0].read_text())["run"] if notes else "paper")
-    write_json(reference / "machine.json", provenance(results))
+    write_json(reference / "machine.json", {**provenance(results), "yardstick_seconds": yardstick})
 
 
 def preview(path: Path, width: int = PREVIEW_WIDTH) -> bytes:
