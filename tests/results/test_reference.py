@@ -31,6 +31,7 @@ from elastiqueue.results.reference import (
 )
 from elastiqueue.results.tidy_tables import value_row, write_table
 from elastiqueue.sampling.streams import scenarios_digest
+from elastiqueue.scenarios.base import settings_digest
 from elastiqueue.scenarios.reading import ConfigError, scenario_from
 
 
@@ -99,6 +100,16 @@ def test_rows_of_other_settings_are_not_comparable(tmp_path: Path) -> None:
     assert "| data/fig9.csv | not comparable |" in report([longer], "test")
 
 
+def test_the_settings_of_a_scenario_are_its_keys_but_for_seed_and_replications() -> None:
+    base = {"model": "tabs", "servers": 10, "arrival_rate": 0.3, "standby_rate": 0.1, "setup_rate": 0.1, "horizon": 100}
+
+    def digest_of(**keys: Any) -> str:
+        return settings_digest(scenario_from({**base, **keys}))
+
+    assert digest_of() == digest_of(seed=5) == digest_of(replications=7)
+    assert len({digest_of(), digest_of(horizon=200), digest_of(warm_up=10), digest_of(power={"idle": 100})}) == 4
+
+
 def test_bonferroni_holds_in_many_rows(tmp_path: Path) -> None:
     """Of 40 pairs of runs of 400 rows none is called different (probability of one: 0.01)."""
     reference = stored(tmp_path / "reference", sampled(1))
@@ -126,7 +137,7 @@ def test_rows_and_files_that_are_not_there(tmp_path: Path) -> None:
     shorter = one(stored(tmp_path / "a", sampled(1).iloc[:100]), reference)
     assert (shorter.status, shorter.rows, shorter.only_in_reference, shorter.only_in_run) == (PARTLY, 100, 302, 0)
     other = one(stored(tmp_path / "b", sampled(1).assign(metric="z")), reference)
-    assert (other.status, other.only_in_run) == (MISSING, 402)
+    assert (other.status, other.only_in_run) == (INCOMPARABLE, 402)
     assert one(stored(tmp_path / "c", sampled(1), "fig8"), reference).status == MISSING
     with pytest.raises(ConfigError, match="must hold reference results"):
         compare(tmp_path / "a", tmp_path / "nothing")

@@ -132,9 +132,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a finished quick run."""
     folder = copy_project(tmp_path_factory.mktemp("project"))
     options = ["--cores", "2", "--config", "replications=3", "--configfile", "config/quick.yaml"]
-    targets = ["everything", "claims"]
+    targets = ["everything", "evaluate"]
     environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONWARNINGS": ""}
     for more in ([], ["--report", "report.html"]):
+        targets = targets if not more else ["everything"]
         command = [sys.executable, "-m", "snakemake", *targets, *options, *more]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500)
         assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
@@ -177,16 +178,44 @@ def test_every_figure_displays_with_its_caption_and_nothing_complains(report: Pa
     assert browser.complaints() == []
 
 
-def test_the_table_of_claims_displays(report: Path, browser: Browser) -> None:
+CLAIMS = read_yaml(ROOT / "config" / "claims.yaml")["claims"]
+
+
+def test_the_report_opens_on_what_was_run_and_leads_to_figures_and_claims(report: Path, browser: Browser) -> None:
     browser.open(report)
-    click(browser, "Claims")
-    row_button(browser, "verdicts on the papers' claims", "eye")
+    browser.until("document.body.innerText.includes('Results of the run quick')")
+    text = browser.value("document.body.innerText")
+    for word in ("commit", "seed", "20120712", "machine", "duration", f"of {len(CLAIMS)} claims", *CLAIMS):
+        assert word in text
+    click(browser, "fig3")
+    browser.until("document.body.innerText.includes('Paper A, Figure 3')")
+    browser.value("document.querySelector('nav ol a').click()")
+    click(browser, "Results and claims")
+    row_button(browser, "what was run, claims, figures", "eye")
     source = browser.until("(document.querySelector('iframe') || {}).src")
-    text = base64.b64decode(source.partition("base64,")[2]).decode()
-    for name in read_yaml(ROOT / "config" / "claims.yaml")["claims"]:
-        assert f"<td>{name}</td>" in text
-    frames = browser.call("Page.getFrameTree")["frameTree"].get("childFrames", [])
-    assert [frame["frame"]["url"][:14] for frame in frames] == ["data:text/html"]
+    assert '<h2 id="A1">' in base64.b64decode(source.partition("base64,")[2]).decode()
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_of_a_run_fits_its_window_and_its_links_lead_somewhere(
+    report: Path, browser: Browser, width: int
+) -> None:
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500)
+    for page in ("index.html", "evaluation/index.html"):
+        folder = (report.parent / "results" / "quick" / page).parent
+        browser.open(folder / "index.html")
+        assert browser.value("document.documentElement.scrollWidth") <= width
+        links = browser.value("[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
+        missing = [
+            link for link in set(links)
+            if not (browser.value(f"!!document.querySelector('[id=\"{link[1:]}\"]')") if link[0] == "#"
+                    else (folder / link).is_file())
+        ]  # fmt: skip
+        assert missing == []
+        assert browser.value("[...document.images].every(i => i.naturalWidth > 300 && i.clientWidth <= innerWidth)")
+        click(browser, "A1")
+        assert browser.until("location.hash == '#A1'")
     assert browser.complaints() == []
 
 

@@ -234,5 +234,5 @@ def report_opening(
     )
     title = f"Results of the run {facts['run']}"
     style = "".join(STYLE[STYLE.index(".wide") :].split("\n"))
-    raw = f"<style>{style}</style>{inner}"
+    raw = f"<style>{style}</style>{inner}".replace("<tr>", "\n   <tr>")  # docutils refuses long lines
     return f"{title}\n{'=' * len(title)}\n\n.. raw:: html\n\n   {{% raw %}}{raw}{{% endraw %}}\n"

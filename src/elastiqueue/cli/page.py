@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 from pathlib import Path
 
 from elastiqueue.claims.pages import Figure, report_opening, report_page
@@ -26,6 +27,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--opening", metavar="FILE", help="also write the text on which Snakemake's report opens")
 
 
+def _natural(item: tuple[str, object]) -> list[tuple[str, int]]:
+    return [(rest, int(part or 0)) for rest, part in re.findall(r"(\D*)(\d*)", item[0])]
+
+
 def run(options: argparse.Namespace) -> None:
     """Write index.html."""
     output = finished(options.run, options.output, with_tables=False)
@@ -36,6 +41,7 @@ def run(options: argparse.Namespace) -> None:
     if options.into and comparison.exists():
         known["beside the reference"] = json.loads(comparison.read_text())["summary"]
     judged = json.loads(verdicts.read_text()) if verdicts.exists() else {"claims": {}}
+    judged["claims"] = dict(sorted(judged["claims"].items(), key=_natural))  # files have them as texts are ordered
     beside = "" if folder == output else f"{os.path.relpath(output, folder)}/"
     write_atomically(folder / "index.html", report_page(known, judged, figures, output, preview, beside))
     if options.opening:

@@ -22,6 +22,7 @@ from elastiqueue.errors import ConfigError
 from elastiqueue.models.registry import model_of
 from elastiqueue.sampling.streams import PILOT, stream
 from elastiqueue.scenarios.autoscaling import ServiceScenario
+from elastiqueue.scenarios.base import settings_digest
 from elastiqueue.scenarios.units import with_costs
 from elastiqueue.statistics.autocorrelation import autocorrelation_time
 from elastiqueue.statistics.estimates import Estimate, Ratio, estimate
@@ -90,7 +91,7 @@ def described(scenario: Scenario) -> dict[str, Any]:
     """What estimates from the scenario's totals and paths need, as JSON-able values (`workflow.summaries`)."""
     model = model_of(scenario)
     told: dict[str, Any] = {
-        "head": scenario.describe(),
+        "head": {**scenario.describe(), "settings": settings_digest(scenario)},
         "columns": list(model.columns(scenario)),
         "metrics": {
             name: [dict(ratio.numerator), dict(ratio.denominator)]

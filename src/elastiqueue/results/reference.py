@@ -105,7 +105,7 @@ def _close(a: str, b: str) -> bool:
 def _same_settings(reference: Mapping[str, str], run: Mapping[str, str]) -> bool:
     """Whether two rows were made under the same settings; by the number of replications where a file says no more."""
     known = (reference.get(SETTINGS), run.get(SETTINGS))
-    return known[0] == known[1] if all(known) else reference.get("n") == run.get("n")
+    return reference.get("n") == run.get("n") and (known[0] == known[1] or not all(known))
 
 
 def _difference(reference: Mapping[str, str], run: Mapping[str, str]) -> tuple[str, float, float]:
@@ -167,7 +167,7 @@ def compare(output: str | Path, reference: str | Path, only: Collection[str] = (
         if comparison.rows:
             whole = not (comparison.only_in_reference or comparison.other_settings)
             comparison.status = WITHIN if whole else PARTLY
-        elif comparison.other_settings:
+        else:
             comparison.status = INCOMPARABLE
     threshold = min(math.erfc(STANDARD_ERRORS / math.sqrt(2)), FAMILY / max(1, len(cases)))
     for comparison in results:
@@ -217,7 +217,7 @@ def report(results: list[Comparison], run: str) -> str:
         f"Bonferroni's correction over all rows; those of fewer than {FEW_REPLICATIONS} replications judged together); "
         "what has no error agrees to the digits of the file. Equal in part: the same, but the run lacks rows of the "
         "reference, or made them under other settings, such as another run length or number of replications. Not "
-        "comparable: it made all rows under other settings.",
+        "comparable: it has none of the rows, or made all of them under other settings.",
         "",
     ]
     heads = (

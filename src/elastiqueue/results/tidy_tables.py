@@ -30,6 +30,7 @@ TEXTS = (
     "scheduling",
     "level",
     "law",
+    "settings",
 )
 MISSING: Any = {
     "keep_default_na": False,

@@ -9,6 +9,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from elastiqueue.errors import ConfigError, printable
+from elastiqueue.sampling.streams import digest
 
 __all__ = ["MOST_EVENTS", "ConfigError", "Positive", "Rate", "Strict", "one_line"]
 
@@ -44,6 +45,17 @@ def _numeric(model: type[BaseModel]) -> frozenset[str]:
         return {annotation}.union(*map(named, get_args(annotation)))
 
     return frozenset(name for name, field in model.model_fields.items() if not {bool, Any} & named(field.annotation))
+
+
+def settings_digest(scenario: BaseModel) -> str:
+    """Digest (8 hex digits) of what the rows of a scenario are made under: its keys without the seed.
+
+    The number of replications counts where lengths depend on it; keys left at their defaults do not.
+    """
+    values = scenario.model_dump(mode="json", exclude_defaults=True, exclude={"seed"})
+    if getattr(scenario, "slots", None) != "auto":
+        values.pop("replications", None)
+    return digest(values)[:8]
 
 
 def one_line(error: Exception, values: Any) -> str:

@@ -19,6 +19,7 @@ from elastiqueue.engines.registry import compute_rows
 from elastiqueue.engines.simulation import Window, described, simulate, window
 from elastiqueue.results.files import read_arrays, text_digest, write_arrays, write_json
 from elastiqueue.results.provenance import Stopwatch
+from elastiqueue.scenarios.base import settings_digest
 from elastiqueue.workflow.experiments import specified_points
 
 
@@ -93,7 +94,7 @@ def computed_rows(engine: str, specification: str) -> list[dict[str, Any]]:
     """Rows of a tidy table of a deterministic engine over a chunk."""
     rows: list[dict[str, Any]] = []
     for point in specified_points(specification):
-        head = {"label": point.label, **point.scenario.describe()}
+        head = {"label": point.label, **point.scenario.describe(), "settings": settings_digest(point.scenario)}
         rows += [{**head, **row} for row in compute_rows(engine, point.scenario)]
     return rows
 
