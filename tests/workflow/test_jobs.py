@@ -148,7 +148,8 @@ def test_pilots_fix_windows_of_at_least_five_relaxation_times(tmp_path):
     spans = read_windows(tmp_path / "p.json")
     for span, point in zip(spans, specified_points(chunk.specification()), strict=True):
         assert span.warm_up >= max(5 * point.scenario.relaxation_time, 10 * span.tau) * (1 - 1e-9)
-        assert span.horizon == 2 * span.warm_up
+        assert span.horizon == 9 * span.warm_up
+        assert span.batches == 4
 
 
 def test_digests_follow_imports_and_only_those():

@@ -71,7 +71,8 @@ def simulate(scenario: Scenario, progress: Progress | None = None) -> Result:
     Returns
     -------
     Result : each metric a ratio of sums over replications with a jackknifed standard error and a t interval
-        (`elastiqueue.statistics.estimates`). Equal scenarios give equal bits on any machine.
+        (`elastiqueue.statistics.estimates`). Of a steady state, `facts` say how it was estimated, with a warning for
+        each metric that is in doubt. Equal scenarios give equal bits on any machine.
 
     Raises
     ------
@@ -84,7 +85,7 @@ def simulate(scenario: Scenario, progress: Progress | None = None) -> Result:
     >>> list(found.table())
     ['metric', 'mean', 'se', 'ci_low', 'ci_high', 'n']
     """
-    from elastiqueue.engines.simulation import estimates, simulate_to_precision
+    from elastiqueue.engines.simulation import estimates, report_of, simulate_to_precision, window
     from elastiqueue.models.registry import model_of, module_name
     from elastiqueue.results.provenance import Stopwatch
 
@@ -93,11 +94,13 @@ def simulate(scenario: Scenario, progress: Progress | None = None) -> Result:
     if precision is not None and precision.metric not in known:
         raise ConfigError(f"precision.metric = {precision.metric}: must be one of {', '.join(known)}")
     watch = Stopwatch()
-    totals, paths = simulate_to_precision(scenario, *(() if progress is None else (_reporting(progress),)))
+    span = window(scenario)
+    totals, paths = simulate_to_precision(scenario, span, *(() if progress is None else (_reporting(progress),)))
     sources = source_digest("elastiqueue.engines.simulation", module_name(scenario))
     return Result(
         scenario,
         estimates(scenario, totals),
+        facts=report_of(scenario, span, totals),
         provenance=watch.provenance(seed=scenario.seed, sources=sources),
         series=_series(scenario, paths) if hasattr(model, "components") else (),
     )

@@ -10,6 +10,7 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import sys
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,4 +31,10 @@ def run(options: argparse.Namespace) -> None:
     beside = [solve.exact(scenario)] if options.exact else []
     with Progress("replications:") as progress:
         result = solve.simulate(scenario, progress)
-    report(options, result, metrics_text(result, *beside))
+    text = metrics_text(result, *beside)
+    if steady := result.facts.get("steady_state"):
+        for warning in steady["warnings"]:
+            print(f"elastiqueue: warning: {warning}", file=sys.stderr)
+        line = "steady state: warm-up {warm_up:g}, then {measured:g} in {batches} batches, {runs} runs"
+        text = "\n".join([text, line.format(**steady)])
+    report(options, result, text)

@@ -1,82 +1,37 @@
-"""The simulator's driver: replications of a scenario, their run length, and the estimates from their totals.
+"""The simulator's driver: replications of a scenario, and the estimates from their totals.
 
 Finite horizon: independent replications from the scenario's start, totals between warm-up and horizon.
-Steady state (`horizon: auto`): every replication starts at the fluid fixed point (or where the scenario says), is
-warmed up for max(5 t0, 10 tau) and then measured for as long (times `measured`), with t0 = 1 + 1/mu + 1/nu and tau
-the longer of the integrated autocorrelation times of waiting tasks and power in a pilot run. The pilot lasts 20 t0, at
-least 500 service times, and is doubled until it holds 50 tau, at most five times (a shorter pilot underestimates tau
-where queues relax slowly). The measured stretches are independent batches.
+Steady state (`horizon: auto`): see `elastiqueue.engines.steady_state`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elastiqueue.engines.steady_state import BATCHES, Window, from_both_sides, is_steady, window
 from elastiqueue.errors import ConfigError
 from elastiqueue.models.registry import model_of
-from elastiqueue.sampling.streams import PILOT, stream
+from elastiqueue.sampling.streams import stream
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 from elastiqueue.scenarios.base import settings_digest
 from elastiqueue.scenarios.units import with_costs
-from elastiqueue.statistics.autocorrelation import autocorrelation_time
+from elastiqueue.statistics.batches import SteadyEstimate, steady_estimate
 from elastiqueue.statistics.estimates import Estimate, Ratio, estimate
 
 if TYPE_CHECKING:
     from elastiqueue.scenarios.reading import Scenario
 
-SAMPLES_PER_T0 = 20
-FIRST_PILOT, SHORTEST_PILOT, DOUBLINGS = 20, 500.0, 5  # in t0; in service times
-PILOT_IN_TAU = 50
+__all__ = [
+    "Window", "described", "estimates", "grid_of", "report_of", "simulate", "simulate_to_precision", "steady_estimates",
+    "window",
+]  # fmt: skip
+
 MOST_REPLICATIONS = 100_000  # of a run to a precision
-
-
-@dataclass(frozen=True)
-class Window:
-    """From when to when a replication is measured, and the autocorrelation time behind it (nan: none was needed)."""
-
-    warm_up: float
-    horizon: float
-    tau: float = math.nan
-    pilot: float = 0.0
-
-    @property
-    def edges(self) -> tuple[float, ...]:
-        """Ends of the stretches that are measured, the end of the warm-up before them."""
-        return self.warm_up, self.horizon
-
-
-def _round_up(value: float) -> float:
-    """Up to two significant digits, so that the window does not hang on the last bits of an estimate."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")
-
-
-def window(scenario: Scenario) -> Window:
-    """The scenario's own window, or for a steady-state run the one that a pilot run fixes."""
-    if not isinstance(scenario, ServiceScenario):
-        warm_up, slots = model_of(scenario).lengths(scenario)
-        return Window(float(warm_up), float(warm_up + slots))
-    if not isinstance(scenario.horizon, str) and not isinstance(scenario.warm_up, str):
-        return Window(scenario.warm_up, scenario.horizon)
-    model = model_of(scenario)
-    t0 = scenario.relaxation_time
-    length = max(FIRST_PILOT, math.ceil(SHORTEST_PILOT / t0))
-    for doubling in range(DOUBLINGS + 1):
-        grid = t0 * np.arange(5 * SAMPLES_PER_T0, length * SAMPLES_PER_T0 + 1) / SAMPLES_PER_T0
-        words = stream(scenario.seed, scenario.digest(), length, PILOT)
-        path = model.simulate(scenario, words, (0.0, float(grid[-1])), grid).path
-        tau = max(autocorrelation_time(signal, t0 / SAMPLES_PER_T0) for signal in model.signals(scenario, path))
-        if length * t0 >= PILOT_IN_TAU * tau or doubling == DOUBLINGS:
-            break
-        length *= 2
-    batch = _round_up(max(5 * t0, 10 * tau))
-    return Window(batch, (1 + scenario.measured) * batch, tau, length * t0)
 
 
 def grid_of(scenario: Scenario) -> NDArray[np.float64]:
@@ -118,14 +73,49 @@ def simulate(
     span = span or window(scenario)
     grid, name = grid_of(scenario), scenario.digest()
     words = [stream(scenario.seed, name, index) for index in range(first, last)]
-    if hasattr(model, "simulate_batch"):
+    if hasattr(model, "simulate_batch") and not is_steady(scenario):
         return model.simulate_batch(scenario, np.array(words), span.edges, grid, direct)
-    runs = [model.simulate(scenario, start, span.edges, grid, direct) for start in words]
+    runs = [
+        model.simulate(from_both_sides(scenario, index), start, span.edges, grid, direct)
+        for index, start in enumerate(words, first)
+    ]
     return np.concatenate([run.totals for run in runs]), np.array([run.path for run in runs])
 
 
+def steady_estimates(scenario: Scenario, totals: NDArray[np.float64]) -> dict[str, SteadyEstimate]:
+    """Every metric of a steady state from the totals of its batches, shape (R BATCHES, columns)."""
+    model = model_of(scenario)
+    runs = totals.reshape(-1, BATCHES, totals.shape[1])
+    metrics: dict[str, Ratio] = with_costs(scenario, model.metrics(scenario))
+    return {name: steady_estimate(metric, model.columns(scenario), runs) for name, metric in metrics.items()}
+
+
+def report_of(scenario: Scenario, span: Window, totals: NDArray[np.float64]) -> dict[str, Any]:
+    """How a steady state was estimated, as JSON-able values: lengths, and per metric what the guard says."""
+    if not is_steady(scenario):
+        return {}
+    found = steady_estimates(scenario, totals)
+    warnings = [f"all metrics: {span.doubt}"] if span.doubt else []
+    facts = {
+        "warm_up": span.warm_up,
+        "measured": span.horizon - span.warm_up,
+        "batches": span.batches,
+        "runs": len(totals) // span.batches,
+        "autocorrelation_time": span.tau,
+        "pilot": span.pilot,
+        "metrics": {
+            name: {"batches": one.batches, "lag_1": one.correlation, "effective": one.effective, "warning": one.warning}
+            for name, one in found.items()
+        },
+        "warnings": warnings + [f"{name}: {one.warning}" for name, one in found.items() if one.warning],
+    }
+    return {"steady_state": facts}
+
+
 def estimates(scenario: Scenario, totals: NDArray[np.float64]) -> dict[str, Estimate]:
-    """Every metric of the model from the totals of its replications, shape (R, columns)."""
+    """Every metric of the model from the totals that `simulate` gives, shape (R M, columns)."""
+    if is_steady(scenario):
+        return {name: found.estimate for name, found in steady_estimates(scenario, totals).items()}
     model = model_of(scenario)
     names: tuple[str, ...] = model.columns(scenario)
     metrics: dict[str, Ratio] = with_costs(scenario, model.metrics(scenario))
@@ -133,36 +123,33 @@ def estimates(scenario: Scenario, totals: NDArray[np.float64]) -> dict[str, Esti
 
 
 def simulate_to_precision(
-    scenario: Scenario, run: Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]] = simulate
+    scenario: Scenario, span: Window, run: Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]] = simulate
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The scenario's replications, and where it asks for a precision as many more as reach it; `run` is `simulate`.
 
-    At least 30 replications go before the first look, since stopping early on a narrow interval under-covers.
+    At least 30 replications, or 8 runs of 4 batches, go before the first look, since stopping early on a narrow
+    interval under-covers.
 
     Raises
     ------
     ConfigError : MOST_REPLICATIONS do not reach the precision, or the metric has no value (no task was lost, say).
     """
-    if isinstance(scenario, ServiceScenario):
-        scenario.check_events()
-    span = window(scenario)
     wanted = scenario.precision
-    count = scenario.replications if wanted is None else max(30, scenario.replications)
+    least = 0 if wanted is None else 30
+    count = max(math.ceil(least / span.batches), scenario.replications)
     totals, paths = run(scenario, 0, count, span)
     while wanted is not None:
         found = estimates(scenario, totals)[wanted.metric]
         low, high = found.interval()
         half = (high - low) / 2
         if math.isnan(half) or found.mean == 0.0:
-            raise ConfigError(f"precision.metric = {wanted.metric}: has no value but 0 in {len(totals)} replications")
+            raise ConfigError(f"precision.metric = {wanted.metric}: has no value but 0 in {count} replications")
         if half <= wanted.relative * abs(found.mean):
             break
-        if len(totals) >= MOST_REPLICATIONS:
+        if count >= MOST_REPLICATIONS:
             reached = half / abs(found.mean)
-            raise ConfigError(
-                f"precision.relative = {wanted.relative:g}: {len(totals)} replications reach {reached:.2g}"
-            )
-        more = max(10, len(totals) // 4)
-        extra, extra_paths = run(scenario, len(totals), len(totals) + more, span)
-        totals, paths = np.concatenate([totals, extra]), np.concatenate([paths, extra_paths])
+            raise ConfigError(f"precision.relative = {wanted.relative:g}: {count} replications reach {reached:.2g}")
+        more = max(math.ceil(10 / span.batches), count // 4)
+        extra, extra_paths = run(scenario, count, count + more, span)
+        totals, paths, count = np.concatenate([totals, extra]), np.concatenate([paths, extra_paths]), count + more
     return totals, paths

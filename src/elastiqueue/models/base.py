@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ class Replication:
 class System(Protocol):
     """A system in the middle of a replication: its state, what it has counted, and its random stream."""
 
+    scenario: Any  # read again at each call of `follow`
+
     def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
         """Simulate on from `start`, pausing at each of `ends`, shape (T,). Returns the path there, shape (T, K)."""
 
@@ -40,6 +42,17 @@ class System(Protocol):
         """Count from 0 again."""
 
 
+def overload(scenario: Any, warm_up: float) -> tuple[float, float] | None:
+    """Arrival rate of the start `overloaded`, half as high again, but no more than half-way from load 1 beyond it.
+
+    It lasts for a quarter of the warm-up. Returns rate and end; None where the scenario starts otherwise.
+    """
+    if getattr(scenario, "start", None) != "overloaded":
+        return None
+    rate = scenario.arrival.at(0.0)
+    return max(min(1.5 * rate, 1.0 + (1.0 - rate) / 2), 1.1 * rate), warm_up / 4
+
+
 def replicate(system: System, edges: Sequence[float], grid: NDArray[np.float64]) -> Replication:
     """One replication from time 0 on.
 
@@ -48,12 +61,18 @@ def replicate(system: System, edges: Sequence[float], grid: NDArray[np.float64])
     edges : e_0 < ... < e_M; row k of the totals is what is counted in (e_(k-1), e_k], in mean service times.
     grid : increasing times in [0, e_M] at which the state is recorded, shape (T,).
 
-    The pauses are the times of both, also one at 0; a kernel may draw afresh at each.
+    The pauses are the times of both, also one at 0; a kernel may draw afresh at each. Where the scenario's start is
+    `overloaded`, more tasks arrive in the first quarter of the time to e_0, where nothing may be recorded.
     """
     recorded = {float(time) for time in grid}
     pauses = np.array(sorted(recorded | {float(edge) for edge in edges}))
     rows, totals, start, done = [], [], 0.0, 0
     with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
+        if raised := overload(system.scenario, edges[0]):
+            scenario, (rate, start) = system.scenario, raised
+            system.scenario = scenario.model_copy(update={"arrival_rate": rate})
+            system.follow(0.0, np.array([start]))
+            system.scenario = scenario
         for number, edge in enumerate(edges):
             until = int(np.searchsorted(pauses, edge, side="right"))
             path = system.follow(start, pauses[done:until])

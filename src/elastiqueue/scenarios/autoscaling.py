@@ -20,6 +20,7 @@ DISTRIBUTED = ("tabs", "jiq")
 ALWAYS_ON = ("jiq", "always_on")
 MOST_PERIODS = 1_000_000  # of the sinusoid, in a run
 MOST_RECORDS = 1_000_000
+STEADY_RUNS = 12  # replications where the horizon is auto
 
 
 class Sinusoid(Strict):
@@ -209,15 +210,24 @@ class ServiceScenario(WithUnits):
         0.0, description="Time before which nothing is counted; must be below the horizon; auto exactly if horizon is."
     )
     measured: Positive = Field(
-        1.0, description="Where horizon is auto: length of the measured stretch, in lengths of the warm-up."
+        8.0, description="Where horizon is auto: length of the measured stretch, in lengths of the warm-up."
     )
     record_every: Positive | None = Field(None, description="Record the state at multiples of this time; null: never.")
-    replications: Annotated[int, Field(ge=2, le=1_000_000)] = Field(100, description="Independent replications.")
+    replications: Annotated[int, Field(ge=2, le=1_000_000)] = Field(
+        100, description="Independent replications; 12 by default where horizon is auto, each of four batches."
+    )
     precision: Precision | None = Field(
         None, description="{metric, relative}: add replications until the interval is that narrow; null: do not."
     )
     seed: Annotated[int, Field(ge=0)] = Field(1, description="Root of all random streams.")
     power: Power = Field(Power(full=200.0, idle=140.0, off=0.0), description="Power per server and state.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_long_runs(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and values.get("horizon") == "auto":
+            return {"replications": STEADY_RUNS, **values}
+        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> ServiceScenario:
@@ -315,7 +325,7 @@ class ServiceScenario(WithUnits):
             "horizon": self.horizon,
             "warm_up": self.warm_up,
         }
-        if self.horizon == "auto" and self.measured != 1:
+        if self.horizon == "auto":
             law["measured"] = self.measured
         if arrival.amplitude:
             law["sinusoid"] = [arrival.amplitude, arrival.period]

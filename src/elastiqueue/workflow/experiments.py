@@ -21,7 +21,7 @@ from elastiqueue.engines.registry import ENGINE_MODELS, ENGINE_MODULES
 from elastiqueue.figures.schema import FigureSpec, Name
 from elastiqueue.models.registry import module_name
 from elastiqueue.sampling.streams import canonical_json, digest
-from elastiqueue.scenarios.autoscaling import ServiceScenario
+from elastiqueue.scenarios.autoscaling import STEADY_RUNS, ServiceScenario
 from elastiqueue.scenarios.metrics import METRICS, has_metric
 from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.sources import source_digest
@@ -134,10 +134,12 @@ def _settings(experiment: Experiment, case: Mapping[str, Any], values: tuple[Any
 
 
 def _combinations(config: RunConfig, experiment: Experiment) -> Iterator[dict[str, Any]]:
-    defaults = {"seed": config.seed, "replications": config.replications}
     for case in experiment.cases:
         for values in itertools.product(*experiment.grid.values()):
-            yield {**defaults, **_settings(experiment, case, values)}
+            settings = _settings(experiment, case, values)
+            steady = settings.get("horizon") == "auto"  # few long runs
+            replications = min(config.replications, STEADY_RUNS) if steady else config.replications
+            yield {"seed": config.seed, "replications": replications, **settings}
 
 
 def _point(settings: Mapping[str, Any]) -> Point:

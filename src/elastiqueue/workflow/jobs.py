@@ -60,7 +60,7 @@ def run_block(
         "sources": sources,
         "specification": text_digest(specification),
         "digests": [point.scenario.digest() for point in points],
-        "windows": [[span.warm_up, span.horizon] for span in spans],
+        "windows": [{key: value for key, value in vars(span).items() if value == value} for span in spans],
         "points": [{"label": point.label, **described(point.scenario)} for point in points],
     }
     known, arrays = _earlier(Path(output), meta)

@@ -9,10 +9,14 @@ The header of a block file describes each of its scenarios i, with arrays `total
     components  what each column of the paths, shape (replications, times, components), holds
     times       those of the rows of a path
     tail        in place of these two: points (x, level), P(path > level) is estimated by the share of time
+
+`windows` of the header tells of each scenario from when to when its replications are measured, and in how many batches
+(more than one: a steady state): the totals then have a row per batch, those of a replication next to each other.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,7 @@ from numpy.typing import NDArray
 from elastiqueue.results.files import read_arrays, text_digest
 from elastiqueue.results.tidy_tables import VALUES, value_row
 from elastiqueue.scenarios import SUP_DISTANCE
+from elastiqueue.statistics.batches import steady_estimate
 from elastiqueue.statistics.estimates import Ratio, estimate, mean_estimate
 
 PATH_PARTS = 7  # components of a recorded path that the summary keeps: u, d0, d1, tasks, then q_1, q_2, q_3
@@ -46,7 +51,11 @@ def summarise_chunk(
         totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
         known = {name: Ratio(*parts) for name, parts in point["metrics"].items()}
         kept = known if metrics is None else [name for name in metrics if name in known]
-        found = [value_row(name, estimate(known[name], point["columns"], totals)) for name in kept]
+        span = loaded[0][0]["windows"][i]
+        if span["batches"] > 1:
+            found = _steady_rows(point, span, {name: known[name] for name in kept}, totals)
+        else:
+            found = [value_row(name, estimate(known[name], point["columns"], totals)) for name in kept]
         if f"paths_{i}" in loaded[0][1]:
             paths = np.concatenate([arrays[f"paths_{i}"] for _, arrays in loaded])
             if SUP_DISTANCE in (metrics or ()) and "times" in point:
@@ -58,6 +67,22 @@ def summarise_chunk(
             else:
                 found.extend(_tail_rows(point["tail"], paths) if "tail" in point else _path_rows(point, paths))
         rows.extend({"label": point["label"], **point["head"], **row} for row in found)
+    return rows
+
+
+def _steady_rows(
+    point: Mapping[str, Any], span: Mapping[str, Any], metrics: Mapping[str, Ratio], totals: NDArray[np.float64]
+) -> list[dict[str, Any]]:
+    """Estimates of a steady state, with warm-up, effective sample size, and a note where something is in doubt."""
+    runs = totals.reshape(-1, span["batches"], totals.shape[1])
+    rows = []
+    for name, metric in metrics.items():
+        one = steady_estimate(metric, point["columns"], runs)
+        note = "; ".join(filter(None, (span["doubt"], one.warning)))
+        if note:
+            print(f"elastiqueue: warning: {point['label'] or point['head']}: {name}: {note}", file=sys.stderr)
+        facts = {"warm_up": span["warm_up"], "batches": one.batches, "lag_1": one.correlation}
+        rows.append({**value_row(name, one.estimate), **facts, "effective": one.effective, "note": note})
     return rows
 
 

@@ -31,7 +31,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.models.base import Replication, replicate
+from elastiqueue.models.base import Replication, overload, replicate
 from elastiqueue.models.tabs.blocks import (
     ARRIVALS,
     COMPLETED,
@@ -52,6 +52,7 @@ from elastiqueue.models.tabs.blocks import (
     replications,
     with_room,
 )
+from elastiqueue.sampling.arrival_rate import ArrivalRate
 from elastiqueue.sampling.rng import exponential, uniform
 from elastiqueue.sampling.thinning import rate_at
 from elastiqueue.scenarios.autoscaling import TAIL, ServiceScenario
@@ -360,6 +361,8 @@ def simulate_batch(
         runs = [simulate(scenario, one, edges, grid, direct) for one in words]
         return np.concatenate([run.totals for run in runs]), np.array([run.path for run in runs])
     n, arrival, tail = scenario.servers, scenario.arrival, tail_length(scenario)
+    if raised := overload(scenario, edges[0]):
+        arrival = ArrivalRate((0.0, raised[1]), (raised[0], arrival.at(0.0)))
     buffer = np.iinfo(np.int64).max if scenario.buffer is None else scenario.buffer
     q1, d0, d1, idle = initial_counts(scenario)
     counts = np.zeros((len(words), len(edges) - 1, len(COUNTS)), np.int64)
