@@ -68,7 +68,7 @@ def test_theory_bounds_the_warm_up() -> None:
     """M/M/1: the integrated autocorrelation time of the queue is (1 + lambda) / (1 - lambda)^2."""
     scenario = scenario_from({**SLOW["M/M/1, load .9"], **STEADY})
     assert slow_queue(scenario) == (pytest.approx(1.9 / 0.01), "")
-    assert window(scenario).warm_up >= 20 * 190
+    assert window(scenario).warm_up >= 30 * 190
     near, far = (scenario_from({**NEAR, **STEADY, "buffer": None, "standby_rate": mu}) for mu in (0.23, 0.01))
     assert slow_queue(near)[0] > 3 * slow_queue(far)[0]
 

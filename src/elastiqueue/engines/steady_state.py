@@ -4,7 +4,7 @@ A steady state is estimated by few long runs (`statistics.batches`): each is war
 for `measured` w, in BATCHES batches. What w must be is not left to a pilot run alone, which cannot see a memory that is
 longer than itself:
 
-    w = max(5 t0, 20 tau_theory) 2^k,       t0 = 1 + 1/mu + 1/nu,
+    w = max(5 t0, 30 tau_theory) 2^k,       t0 = 1 + 1/mu + 1/nu,
 
 with tau_theory the integrated autocorrelation time of the slowest queue as far as theory knows it (`slow_queue`), and k
 the first for which two pilot runs, one from the scenario's start and one from an overload, both warmed up for w and
@@ -123,7 +123,7 @@ def window(scenario: Scenario) -> Window:
     if not isinstance(scenario.horizon, str) and not isinstance(scenario.warm_up, str):
         return Window(scenario.warm_up, scenario.horizon)
     time, doubt = slow_queue(scenario)
-    warm_up, followed = _round_up(max(5 * scenario.relaxation_time, 20 * time)), 0.0
+    warm_up, followed = _round_up(max(5 * scenario.relaxation_time, 30 * time)), 0.0
     for _ in range(MAX_DOUBLINGS):
         tau = _memory(scenario, warm_up)
         followed += 4 * warm_up
