@@ -23,6 +23,7 @@ from elastiqueue.claims.schema import Bound, Claim, Claims, Effect, Monotonicity
 from elastiqueue.claims.verdicts import CONTRADICTED, DEPENDS, SUPPORTED, judge, write_verdicts
 from elastiqueue.claims.vocabulary import contrasts
 from elastiqueue.cli.main import main
+from elastiqueue.results.markdown import markdown_table
 from elastiqueue.results.tidy_tables import VALUES
 from elastiqueue.scenarios.reading import ConfigError, read_yaml
 from elastiqueue.workflow.experiments import chunks, load, points
@@ -431,6 +432,15 @@ def test_selection_of_rows() -> None:
     twice = one_table(servers=[10, 10], mean=1.0, se=0.1, n=5)
     (found,) = contrasts(twice, Bound(test="bound", says="", of=of(), below=2))
     assert "two rows" in found.why
+
+
+def test_deviations_show_the_readings_of_the_reference_run() -> None:
+    known = json.loads((ROOT / "paper_figures" / "reference" / "claims.json").read_text())["claims"]
+    lines = (ROOT / "DEVIATIONS.md").read_text().splitlines()
+    for name, claim in CLAIMS.claims.items():
+        if claim.readings and "readings" in known.get(name, {}):
+            table = markdown_table(*readings_table(known[name], numbers=False))
+            assert [line for line in table if f"  {line}" not in lines] == [], f"DEVIATIONS.md is behind on {name}"
 
 
 # ---- Error rates -----------------------------------------------------------------------------------------------------
