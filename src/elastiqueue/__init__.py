@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from elastiqueue.sampling.kernel_cache import use_kernel_cache
 
 if TYPE_CHECKING:
+    from elastiqueue.api.plan import plan as plan
     from elastiqueue.api.result import Result as Result
     from elastiqueue.api.solve import capacity as capacity
     from elastiqueue.api.solve import exact as exact
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _INTERFACE = {
-    "Result": "api.result", "capacity": "api.solve", "exact": "api.solve", "fluid": "api.solve", "read": "api.solve",
-    "scenario": "api.solve", "simulate": "api.solve", "stability": "api.solve", "sweep": "api.sweep",
-    "ConfigError": "errors",
+    "ConfigError": "errors", "Result": "api.result", "plan": "api.plan", "sweep": "api.sweep",
+    **dict.fromkeys(("capacity", "exact", "fluid", "read", "scenario", "simulate", "stability"), "api.solve"),
 }  # fmt: skip
 
 use_kernel_cache()

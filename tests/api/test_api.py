@@ -14,7 +14,7 @@ import elastiqueue as eq
 TABS = {"model": "tabs", "servers": 2, "arrival_rate": 0.3, "standby_rate": 0.1, "setup_rate": 0.1, "buffer": 5}
 
 
-@pytest.mark.parametrize("module", ["", ".api.solve", ".api.sweep", ".statistics.estimates"])
+@pytest.mark.parametrize("module", ["", ".api.plan", ".api.solve", ".api.sweep", ".statistics.estimates"])
 def test_the_examples_in_the_docstrings_run(module):
     found = doctest.testmod(importlib.import_module(f"elastiqueue{module}"), optionflags=doctest.ELLIPSIS)
     assert found.failed == 0

@@ -86,6 +86,41 @@ def test_columns_are_aligned():
     assert aligned([["a", "bb"], ["ccc", "d"]]) == "a    bb\nccc   d"
 
 
+def test_plan_prints_the_answer_and_writes_the_figure(tabs, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    system = ["--set", "servers=2", "--set", "buffer=5", "--set", "units.service_time=200 ms", "--exact"]
+    assert main(["plan", tabs, *system, "--max-wait", "100 ms"]) == 0
+    shown = capsys.readouterr().out
+    assert "<- answer" in shown
+    assert "with mean_wait <= 0.5" in shown
+    assert " s) takes " in shown
+    assert (tmp_path / "tabs_plan.pdf").read_bytes().startswith(b"%PDF")
+    assert main(["plan", tabs, *system, "--max-wait", "100 ms", "--figure", "a.svg", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["saving"] <= 0.01
+    first = (tmp_path / "a.svg").read_bytes()
+    assert main(["plan", tabs, *system, "--max-wait", "0.5", "--figure", "a.svg", "--csv", "-"]) == 0
+    assert (tmp_path / "a.svg").read_bytes() == first
+    assert capsys.readouterr().out.startswith("standby_time,power,")
+    assert main(["plan", tabs, *system, "--max-wait", "0.001"]) == 1
+    assert "no answer: mean_wait <= 0.001 is out of reach here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--max-wait", "soon"], "--max-wait = soon: must be a number (the scenario has no units)"),
+        (["--max-wait", "1", "--figure", "a.txt"], "--figure = a.txt: must end in .pdf, .png or .svg"),
+        (["--max-wait", "1", "--jobs", "0"], "--jobs = 0: must be >= 1"),
+        (["--max-wait", "nan"], "limit of mean_wait = nan: must be a number > 0"),
+    ],
+)
+def test_mistakes_of_a_plan_are_one_line(tabs, options, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", tabs, *options]) == 2
+    assert capsys.readouterr().err == f"elastiqueue: {message}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def _start(tabs, *more, **options):
     command = [sys.executable, "-m", "elastiqueue", "simulate", tabs, "--set", "servers=1000", *more]
     return subprocess.Popen(command, **options)

@@ -27,6 +27,7 @@ COMMANDS = {
     "fluid": "the fluid limit: averages, trajectory and fixed point",
     "stability": "whether a scenario with unlimited buffers is stable: verdict, drift and margin",
     "capacity": "capacity region of a cluster: facets, distances, dominant facets, largest stable load",
+    "plan": "the cheapest standby period, or any other key, within a limit of the wait",
     "claims": "judge the papers' claims on the results of a finished run",
     "page": "write the page of a finished run: what was run, the verdicts on the claims, the figures",
     "verify": "compare a finished run with the reference results",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from elastiqueue.scenarios.reading import ConfigError, Scenario, parse_yaml, read_scenario
 
 if TYPE_CHECKING:
+    from elastiqueue.api.plan import Plan
     from elastiqueue.api.result import Result
 
 
@@ -59,7 +60,7 @@ def check_file(option: str, file: str | None) -> None:
         raise ConfigError(f"{option} = {file}: must be a file that can be written: {why}") from None
 
 
-def report(options: argparse.Namespace, result: Result, text: str) -> None:
+def report(options: argparse.Namespace, result: Result | Plan, text: str) -> None:
     """Write the files that were asked for, and print the text unless standard output is one of them."""
     write(options.json, lambda: json.dumps(result.document(), indent=1) + "\n")
     write(options.csv, lambda: result.table().to_csv(index=False, lineterminator="\n"))

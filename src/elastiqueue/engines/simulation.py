@@ -59,9 +59,14 @@ def described(scenario: Scenario) -> dict[str, Any]:
 
 
 def simulate(
-    scenario: Scenario, first: int, last: int, span: Window | None = None, direct: bool = False
+    scenario: Scenario,
+    first: int,
+    last: int,
+    span: Window | None = None,
+    direct: bool = False,
+    name: str | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Replications first, ..., last - 1 of a scenario.
+    """Replications first, ..., last - 1 of a scenario; `name`: digest of the one whose random streams they take.
 
     Returns
     -------
@@ -71,7 +76,7 @@ def simulate(
     """
     model = model_of(scenario)
     span = span or window(scenario)
-    grid, name = grid_of(scenario), scenario.digest()
+    grid, name = grid_of(scenario), name or scenario.digest()
     words = [stream(scenario.seed, name, index) for index in range(first, last)]
     if hasattr(model, "simulate_batch") and not is_steady(scenario):
         return model.simulate_batch(scenario, np.array(words), span.edges, grid, direct)
