@@ -229,7 +229,7 @@ class _Search:
         if self.vary == "servers":
             if not isinstance(self.base.arrival_rate, float):
                 raise ConfigError("vary = servers: needs a constant arrival_rate, which is that of the whole system")
-            changes["arrival_rate"] = self.base.arrival_rate * self.base.servers / value
+            changes["arrival_rate"] = self.base.arrival_rate * self.base.servers / max(value, 1e-9)
         found = changed(self.base, changes)
         assert isinstance(found, ServiceScenario)
         return found

@@ -141,7 +141,8 @@ def _draw(found: Plan, path: str) -> None:
                 [row[found.key] for row in kept], [row[name] for row in kept], "o", color=style.COLOURS[0], zorder=4
             )
             if name in found.limits:
-                style.limit_line(axes, found.limits[name], "limit")
+                axes.axhline(found.limits[name], label="limit", **style.LIMIT)
+                axes.legend()
             if found.best is not None:
                 axes.axvspan(found.low, found.high, color=style.COLOURS[1], alpha=0.15, linewidth=0)
                 axes.axvline(found.best.value, color=style.COLOURS[1], linewidth=0.8)
