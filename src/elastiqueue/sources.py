@@ -13,13 +13,15 @@ PACKAGE = Path(__file__).resolve().parent
 # They map names to modules and compute nothing: a new model must not make the results of the others stale.
 WITHOUT_EFFECT = frozenset(
     {
-        "elastiqueue.models.registry", "elastiqueue.engines.registry", "elastiqueue.figures.schema",
-        "elastiqueue.workflow.figures",
+        "elastiqueue.scenarios.registry", "elastiqueue.models.registry", "elastiqueue.engines.registry",
+        "elastiqueue.figures.schema", "elastiqueue.workflow.figures",
     }
 )  # fmt: skip
 
 
 def _file_of(module: str) -> Path | None:
+    if module.endswith(".py"):  # a file of the user's
+        return Path(module)
     parts = module.split(".")
     if parts[0] != PACKAGE.name:
         return None
@@ -86,7 +88,8 @@ def _digest(files: Iterable[Path]) -> str:
     total = hashlib.sha256()
     for path in files:
         text = code_of(path.read_text(encoding="utf-8"))
-        total.update(f"{path.relative_to(PACKAGE).as_posix()}\0{text}\0".encode())
+        name = path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.name
+        total.update(f"{name}\0{text}\0".encode())
     return total.hexdigest()[:32]
 
 

@@ -13,18 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastiqueue.engines.simulation import estimates, simulate
-from elastiqueue.models.registry import MODULES, model_of
+from elastiqueue.models.registry import model_of
 from elastiqueue.models.tabs import blocks
-from elastiqueue.models.tabs import exponential as tabs
 from elastiqueue.sampling.rng import exponential, next_word, uniform
 from elastiqueue.sampling.streams import stream
 from elastiqueue.scenarios.reading import scenario_from
+from elastiqueue.scenarios.registry import MODELS
 
 BASE = {"arrival_rate": 0.6, "standby_rate": 0.3, "setup_rate": 0.2, "buffer": 6, "seed": 3}
 SHORT_RUN = """
 import json, sys
 import numpy as np
 from elastiqueue.scenarios.reading import scenario_from
+from elastiqueue.scenarios.registry import MODELS
 from elastiqueue.engines.simulation import simulate
 out = []
 for values in json.loads(sys.argv[1]):
@@ -73,14 +74,14 @@ def test_runs_of_coin_flips_are_the_same_events_one_by_one(idle, events):
     n, arrival, doubtful, mu, nu = 2000, 1203.4, 2.5, 0.02, 0.3
     off, setup, coin, wander = 630 - idle, 120, 1100, 80
     queue, others = np.array([0, 1250, 12, 3, 0, 0, 0, 0]), np.array([idle, off, setup, 3])
-    words, counts, moved = stream(1, "ab", idle), np.zeros(len(tabs.COUNTS), np.int64), np.zeros(10, np.int64)
+    words, counts, moved = stream(1, "ab", idle), np.zeros(len(blocks.COUNTS), np.int64), np.zeros(10, np.int64)
     bound = arrival + doubtful + 1250 + mu * idle + nu * setup + wander
     draws = words.copy()
     arguments = (n, arrival, doubtful, bound, coin, mu, nu, 6, events, queue, others, words, counts, moved)
     done, doubt = blocks._flips(*arguments)
 
     q1, q = 1250, [0, 0, 12, 3, 0, 0, 0, 0]  # q[i], i >= 2
-    rest, k, change, tally = bound - 2 * coin, 0, np.zeros(10), dict.fromkeys(tabs.COUNTS, 0)
+    rest, k, change, tally = bound - 2 * coin, 0, np.zeros(10), dict.fromkeys(blocks.COUNTS, 0)
     met_nobody, ends = 0, False
 
     def slack() -> float:
@@ -170,7 +171,7 @@ def test_runs_of_coin_flips_are_the_same_events_one_by_one(idle, events):
     assert doubt == ends
     assert queue[1:].tolist() == [q1, *q[2:]]
     assert others[:3].tolist() == [idle, off, setup]
-    assert dict(zip(tabs.COUNTS, counts.tolist(), strict=True)) == tally
+    assert dict(zip(blocks.COUNTS, counts.tolist(), strict=True)) == tally
     assert min(tally[name] for name in ("setups", "shortened")) > 0
     assert (met_nobody > 0) == (events == 3_000)
     assert moved.tolist() == (2 * change).tolist()
@@ -198,7 +199,7 @@ def test_where_nobody_waits_the_busy_servers_are_those_of_infinitely_many(direct
         }
     )
     totals, paths = simulate(scenario, 0, 400, direct=direct)
-    times, column = np.arange(0.5, 8.5, 0.5), dict(zip(tabs.columns(scenario), totals.T, strict=True))
+    times, column = np.arange(0.5, 8.5, 0.5), dict(zip(model_of(scenario).columns(scenario), totals.T, strict=True))
     mean = 600 * (1 - np.exp(-times))
     busy = 2000 * paths[:, 1:, 4]
     assert (np.abs(busy.mean(axis=0) - mean) <= 5 * np.sqrt(mean / 400)).all()
@@ -255,7 +256,7 @@ def test_paths_of_tabs_keep_their_invariants(servers, load, mu, nu, buffer, star
         }
     )
     grid = np.arange(0, 20.5, 0.5)
-    run = tabs.simulate(scenario, stream(seed, scenario.digest(), 0), (0.0, 20.0), grid, direct)
+    run = model_of(scenario).simulate(scenario, stream(seed, scenario.digest(), 0), (0.0, 20.0), grid, direct)
     counts = run.path * servers
     assert np.allclose(counts, np.round(counts), atol=1e-9)
     assert counts.min() >= 0
@@ -263,8 +264,8 @@ def test_paths_of_tabs_keep_their_invariants(servers, load, mu, nu, buffer, star
     assert np.allclose(counts[:, :3].sum(axis=1) + tail[:, 0], servers)  # idle-on + off + setup + q_1 = N
     assert (np.diff(tail, axis=1) <= 1e-9).all()  # q_i decreasing in i
     assert np.allclose(counts[:, 3], tail.sum(axis=1))
-    assert len(tabs.components(scenario)) == counts.shape[1]
-    total = dict(zip(tabs.columns(scenario), run.totals[0], strict=True))
+    assert len(model_of(scenario).components(scenario)) == counts.shape[1]
+    total = dict(zip(model_of(scenario).columns(scenario), run.totals[0], strict=True))
     time_of_servers = total["idle_on"] + total["idle_off"] + total["setup"] + total["q_1"]
     assert time_of_servers == pytest.approx(20 * servers, rel=1e-9)
     assert total["arrivals"] == total["accepted"] + total["lost_off"] + total["lost_full"]
@@ -319,7 +320,7 @@ def test_nobody_owns_n_server_objects():
     """Ten thousand times the servers, the same length of the state: cost per event must not depend on N."""
     small = scenario_from({**BASE, "model": "tabs", "servers": 100})
     large = scenario_from({**BASE, "model": "tabs", "servers": 1_000_000})
-    assert tabs.columns(small) == tabs.columns(large)
+    assert model_of(small).columns(small) == model_of(large).columns(large)
 
 
 def test_an_unlimited_buffer_is_a_very_long_one():
@@ -337,29 +338,29 @@ def test_an_unlimited_buffer_is_a_very_long_one():
     long = scenario_from({**values, "buffer": 2000})
     for direct in (False, True):
         words = stream(1, "ab", 0)
-        one = tabs.simulate(endless, words.copy(), (0.0, 400.0), np.empty(0), direct)
-        two = tabs.simulate(long, words.copy(), (0.0, 400.0), np.empty(0), direct)
-        first = dict(zip(tabs.columns(endless), one.totals[0], strict=True))
-        second = dict(zip(tabs.columns(long), two.totals[0], strict=True))
+        one = model_of(endless).simulate(endless, words.copy(), (0.0, 400.0), np.empty(0), direct)
+        two = model_of(long).simulate(long, words.copy(), (0.0, 400.0), np.empty(0), direct)
+        first = dict(zip(model_of(endless).columns(endless), one.totals[0], strict=True))
+        second = dict(zip(model_of(long).columns(long), two.totals[0], strict=True))
         assert second["lost_full"] == 0
         assert second["q_45"] > 0  # beyond the first allocation
         assert all(first[name] == second[name] for name in first if name in second)
         grid = np.linspace(0.0, 400.0, 5)
-        paths = [tabs.simulate(one, words.copy(), (0.0, 400.0), grid, direct).path for one in (endless, long)]
+        paths = [model_of(one).simulate(one, words.copy(), (0.0, 400.0), grid, direct).path for one in (endless, long)]
         assert np.array_equal(paths[0], paths[1][:, : paths[0].shape[1]])
         assert paths[0][-1, 3] > paths[0][-1, 4:].sum() + 1  # tasks are counted at all levels, the tail is cut
 
 
-@pytest.mark.parametrize("model", sorted(set(MODULES) - {"cluster", "single_type"}))
+@pytest.mark.parametrize("model", [name for name, row in MODELS.items() if row.continuous])
 def test_every_model_counts_the_events_that_its_readable_chain_has(model):
     scenario = scenario_from({**BASE, "model": model, "servers": 3})
     module = model_of(scenario)
     chain = module.chain(scenario, 12)
     names = set(module.columns(scenario))
     seen, todo = {chain.initial}, [chain.initial]
+    assert set(chain.occupancy([chain.initial])) <= names
     while todo and len(seen) < 3000:
         state = todo.pop()
-        assert set(chain.occupancy(state)) <= names
         for rate, after, counts in chain.transitions(state):
             assert rate > 0
             assert set(counts) <= names

@@ -18,7 +18,7 @@ from elastiqueue.cli.main import main
 from elastiqueue.engines.capacity import bounds_values, capacity_values, compute_rows
 from elastiqueue.engines.simulation import estimates, simulate, window
 from elastiqueue.models import slotted
-from elastiqueue.models.registry import module_name
+from elastiqueue.models.registry import sources_of
 from elastiqueue.scenarios.reading import ConfigError, scenario_from
 from elastiqueue.theory.heavy_traffic import unit_server_mean
 from elastiqueue.workflow.experiments import chunks, load, points, specified_points
@@ -118,7 +118,7 @@ def test_the_streams_depend_on_the_law_alone():
     assert one.digest() != infocom(slots=1001).digest()
     auto = infocom(slots="auto")
     assert auto.digest() != infocom(slots="auto", replications=50).digest()  # lengths go by it
-    assert module_name(one) == module_name(scenario_from(SINGLE)) == "elastiqueue.models.slotted"
+    assert sources_of(one) == sources_of(scenario_from(SINGLE)) == ("elastiqueue.models.slotted",)
 
 
 @settings(max_examples=25, deadline=None)

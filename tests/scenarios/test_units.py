@@ -69,7 +69,7 @@ def test_the_command_names_units_and_the_workflow_knows_costs(tmp_path, capsys):
     import json
 
     from elastiqueue.cli.main import main
-    from elastiqueue.scenarios.metrics import has_metric
+    from elastiqueue.models.registry import has_metric
 
     (tmp_path / "a.yaml").write_text(json.dumps(REAL))
     assert main(["exact", str(tmp_path / "a.yaml")]) == 0

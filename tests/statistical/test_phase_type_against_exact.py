@@ -6,7 +6,7 @@ import pytest
 
 from elastiqueue.engines.exact import exact
 from elastiqueue.engines.simulation import Window, estimates, simulate
-from elastiqueue.models.registry import module_name
+from elastiqueue.models.definitions import accelerated
 from elastiqueue.models.tabs import phase_blocks
 from elastiqueue.scenarios.reading import scenario_from
 
@@ -56,7 +56,7 @@ def test_simulated_metrics_are_exact_metrics_within_five_standard_errors(point, 
             **extra,
         }
     )
-    assert module_name(scenario).endswith(".phase_type")
+    assert accelerated(scenario).__name__.endswith(".phase_type")
     found = estimates(scenario, simulate(scenario, 0, 64, SPAN, direct)[0])
     for name, value in exact(scenario).metrics.items():
         one = found[name]

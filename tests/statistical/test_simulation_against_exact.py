@@ -8,6 +8,7 @@ import pytest
 
 from elastiqueue.engines.exact import exact
 from elastiqueue.engines.simulation import estimates, simulate, window
+from elastiqueue.models import definitions
 from elastiqueue.scenarios.reading import scenario_from
 
 # model, servers, load, mu, nu, further keys
@@ -64,10 +65,15 @@ def _scenario(model: str, servers: int, load: float, mu: float, nu: float, extra
     )
 
 
-@pytest.mark.parametrize("direct", [False, True], ids=["fast", "plain"])
+@pytest.mark.parametrize("simulator", ["accelerated", "blocks", "direct"])
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point[:5])))
-def test_simulated_metrics_are_exact_metrics_within_five_standard_errors(point, direct):
-    scenario = _scenario(*point)
+def test_simulated_metrics_are_exact_metrics_within_five_standard_errors(point, simulator, monkeypatch):
+    scenario, direct = _scenario(*point), simulator == "direct"
+    for module in ("tabs", "central_queue"):  # also where it does not pay
+        monkeypatch.setattr(f"elastiqueue.models.{module}.exponential.blocks_pay", lambda scenario, p: True)
+    if simulator == "blocks":
+        monkeypatch.setattr(definitions, "accelerated", lambda scenario: None)
+        monkeypatch.setattr(definitions, "BLOCKS_FROM", 0.0)
     solution = exact(scenario).metrics
     span = window(scenario)
     found = estimates(scenario, simulate(scenario, 0, scenario.replications, span, direct)[0])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from elastiqueue.engines.exact import exact
-from elastiqueue.models.tabs import exponential as tabs
 from elastiqueue.scenarios.reading import ServiceScenario
 from elastiqueue.theory import queues
 
@@ -99,8 +98,3 @@ def test_always_on_is_mmn(servers, load) -> None:
     ).metrics
     assert found["mean_wait"] == pytest.approx(queues.mmn_mean_wait(servers, load * servers), rel=4e-9)
     assert found["wait_probability"] == pytest.approx(queues.erlang_c(servers, load * servers), rel=4e-9)
-
-
-def test_tabs_chain_refuses_an_unlimited_buffer_without_a_level() -> None:
-    with pytest.raises(ValueError, match="level"):
-        tabs.chain(scenario(servers=2, buffer=None))

@@ -10,11 +10,15 @@ import scipy.sparse as sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastiqueue.models.tabs import exponential as tabs
+from elastiqueue.models.registry import model_of
 from elastiqueue.scenarios.reading import ServiceScenario
 from elastiqueue.theory import queues
 from elastiqueue.theory import stationary_law as exact
 from elastiqueue.theory.chains import Chain
+
+
+def column(states) -> np.ndarray:
+    return np.array(states)[:, 0]
 
 
 def many_servers(servers: int, arrival: float, level: int) -> Chain:
@@ -28,7 +32,9 @@ def many_servers(servers: int, arrival: float, level: int) -> Chain:
             yield arrival, state, {"lost": 1}
         yield float(min(tasks, servers)), (tasks - 1,), {"departures": 1}
 
-    return Chain((0,), transitions, lambda state: {"tasks": state[0], "waiting": max(state[0] - servers, 0)})
+    return Chain(
+        (0,), transitions, lambda states: {"tasks": column(states), "waiting": np.maximum(column(states) - servers, 0)}
+    )
 
 
 def from_matrix(rates) -> Chain:
@@ -37,7 +43,7 @@ def from_matrix(rates) -> Chain:
     def transitions(state):
         return [(rate, (j,), {}) for j, rate in enumerate(rates[state[0]]) if rate > 0]
 
-    return Chain((0,), transitions, lambda state: {f"in_{state[0]}": 1.0})
+    return Chain((0,), transitions, lambda states: {f"in_{i}": 1.0 * (column(states) == i) for i in range(len(rates))})
 
 
 @pytest.mark.parametrize(
@@ -114,7 +120,7 @@ def test_two_closed_classes_are_refused() -> None:
 
 
 def test_increments_on_transitions_that_do_not_move() -> None:
-    chain = Chain((0,), lambda state: [(2.0, state, {"ticks": 3.0})], lambda state: {"here": 0.5})
+    chain = Chain((0,), lambda state: [(2.0, state, {"ticks": 3.0})], lambda states: {"here": np.full(1, 0.5)})
     assert exact.stationary_rates(chain) == {"ticks": 6.0, "here": 0.5, "time": 1.0}
 
 
@@ -128,7 +134,7 @@ def test_limit_on_the_number_of_states() -> None:
 
 @pytest.mark.parametrize("rate", [-1.0, math.inf, math.nan])
 def test_impossible_rates_are_refused(rate: float) -> None:
-    chain = Chain((0,), lambda state: [(rate, (1,), {})], lambda state: {})
+    chain = Chain((0,), lambda state: [(rate, (1,), {})], lambda states: {})
     with pytest.raises(ValueError, match=r"^rate = .*must be finite and >= 0$"):
         exact.enumerate_states(chain)
 
@@ -137,7 +143,7 @@ def tabs_space(servers: int, buffer: int, lam: float, mu: float, nu: float) -> e
     scenario = ServiceScenario(
         model="tabs", servers=servers, buffer=buffer, arrival_rate=lam, standby_rate=mu, setup_rate=nu
     )
-    return exact.enumerate_states(tabs.chain(scenario))
+    return exact.enumerate_states(model_of(scenario).chain(scenario))
 
 
 @pytest.mark.parametrize(("mu", "nu"), [(0.01, 10.0), (10.0, 0.01), (1.0, 1.0)])

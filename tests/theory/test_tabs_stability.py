@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from elastiqueue.models.tabs import exponential as tabs
+from elastiqueue.models.registry import model_of
 from elastiqueue.sampling import streams as seeding
 from elastiqueue.scenarios.reading import ServiceScenario
 from elastiqueue.statistics.estimates import mean_estimate
@@ -113,12 +113,13 @@ def test_growth_of_the_total_queue_is_the_predicted_one() -> None:
     scenario = ServiceScenario(
         model="tabs", servers=4, arrival_rate=0.3, standby_rate=1.0, setup_rate=0.01, buffer=None, horizon=25_000
     )
-    names = tabs.columns(scenario)
+    model = model_of(scenario)
+    names = model.columns(scenario)
     growth = []
     for replication in range(20):
         words = seeding.stream(3, "0", replication)
         totals = dict(
-            zip(names, tabs.simulate(scenario, words, (5_000, 25_000), np.empty(0)).totals[0].tolist(), strict=True)
+            zip(names, model.simulate(scenario, words, (5_000, 25_000), np.empty(0)).totals[0].tolist(), strict=True)
         )
         growth.append((totals["accepted"] - totals["green"] - totals["shortened"]) / totals["time"])
     measured = mean_estimate(growth)

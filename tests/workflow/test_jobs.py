@@ -153,9 +153,9 @@ def test_pilots_fix_windows_of_at_least_five_relaxation_times(tmp_path):
 
 
 def test_digests_follow_imports_and_only_those():
-    tabs = {path.relative_to(PACKAGE).as_posix() for path in source_files("elastiqueue.models.tabs.exponential")}
-    assert {"models/tabs/exponential.py", "sampling/rng.py", "models/base.py", "scenarios/autoscaling.py"} <= tabs
+    tabs = {path.relative_to(PACKAGE).as_posix() for path in source_files("elastiqueue.models.tabs.definition")}
+    assert {"models/tabs/definition.py", "sampling/phase_type.py", "scenarios/autoscaling.py"} <= tabs
     assert not {path for path in tabs if path.startswith(("models/central_queue", "figures", "workflow", "cli"))}
-    assert source_digest("elastiqueue.models.tabs.exponential") != source_digest(
-        "elastiqueue.models.central_queue.exponential"
+    assert source_digest("elastiqueue.models.tabs.definition") != source_digest(
+        "elastiqueue.models.central_queue.definition"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elastiqueue.api.result import COLUMNS, Result
-from elastiqueue.engines.registry import ENGINE_MODELS
+from elastiqueue.engines.registry import check_served
 from elastiqueue.scenarios.reading import ConfigError, Scenario, read_scenario, scenario_from
 from elastiqueue.scenarios.units import values_with_costs, with_costs
 from elastiqueue.sources import source_digest
@@ -51,9 +51,7 @@ def read(path: str | Path, changes: Mapping[str, Any] | None = None) -> Scenario
 
 def _served(engine: str, scenario: Scenario) -> Any:
     """The scenario, of a class that the engine takes; raises ConfigError where the engine does not serve its model."""
-    allowed = ENGINE_MODELS.get(engine)
-    if allowed is not None and scenario.model not in allowed:
-        raise ConfigError(f"model = {scenario.model}: {engine} is for {', '.join(allowed)}")
+    check_served(engine, scenario)
     return scenario
 
 
@@ -86,7 +84,7 @@ def simulate(scenario: Scenario, progress: Progress | None = None) -> Result:
     ['metric', 'mean', 'se', 'ci_low', 'ci_high', 'n']
     """
     from elastiqueue.engines.simulation import estimates, report_of, simulate_to_precision, window
-    from elastiqueue.models.registry import model_of, module_name
+    from elastiqueue.models.registry import model_of, sources_of
     from elastiqueue.results.provenance import Stopwatch
 
     model, precision = model_of(scenario), scenario.precision
@@ -96,7 +94,7 @@ def simulate(scenario: Scenario, progress: Progress | None = None) -> Result:
     watch = Stopwatch()
     span = window(scenario)
     totals, paths = simulate_to_precision(scenario, span, *(() if progress is None else (_reporting(progress),)))
-    sources = source_digest("elastiqueue.engines.simulation", module_name(scenario))
+    sources = source_digest("elastiqueue.engines.simulation", *sources_of(scenario))
     return Result(
         scenario,
         estimates(scenario, totals),
@@ -160,12 +158,12 @@ def exact(scenario: Scenario) -> Result:
     """
     asked = _served("exact", scenario)
     from elastiqueue.engines import exact as engine
-    from elastiqueue.models.registry import module_name
+    from elastiqueue.models.registry import sources_of
     from elastiqueue.results.provenance import Stopwatch
 
     watch = Stopwatch()
     found = engine.exact(asked)
-    facts: dict[str, Any] = {"sources": source_digest("elastiqueue.engines.exact", module_name(scenario))}
+    facts: dict[str, Any] = {"sources": source_digest("elastiqueue.engines.exact", *sources_of(scenario))}
     if found.level is not None:
         facts |= {"truncation_level": found.level, "relative_change": found.change}
     return Result(scenario, _exact_metrics(found.metrics), provenance=watch.provenance(**facts))

@@ -1,4 +1,4 @@
-"""The engines: what each value of the key `engine` runs, and which models it serves.
+"""The engines: what each value of the key `engine` runs; which models it serves stands in `scenarios.registry`.
 
 An engine that uses no random numbers is a module with `compute_rows(engine, scenario)`; modules are named, not
 imported, so that the sources of one engine do not include those of another.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from elastiqueue.scenarios.autoscaling import SERVICE_MODELS
+from elastiqueue.errors import ConfigError
+from elastiqueue.scenarios.registry import MODELS, row_of
 
 ENGINE_MODULES = {
     "simulate": ("elastiqueue.engines.simulation",),
@@ -23,18 +24,16 @@ ENGINE_MODULES = {
 }
 
 
-ENGINE_MODELS = {  # of the others: every model
-    "exact": SERVICE_MODELS,
-    "fluid": ("tabs", "jiq"),
-    "fluid_stability": ("tabs", "jiq"),
-    "stability_map": ("tabs",),
-    "capacity": ("cluster",),
-    "bounds": ("cluster", "single_type"),
-}
+def check_served(engine: str, scenario: Any) -> None:
+    """Raise ConfigError with one line unless the engine serves the scenario's model."""
+    if engine not in row_of(scenario).engines:
+        fitting = ", ".join(name for name, row in MODELS.items() if engine in row.engines)
+        raise ConfigError(f"model = {scenario.model}: {engine} is for {fitting}")
 
 
 def compute_rows(engine: str, scenario: Any) -> list[dict[str, Any]]:
     """Rows of a tidy table of a deterministic engine: values are exact, their se is 0 and their n is 0."""
+    check_served(engine, scenario)
     rows: list[dict[str, Any]] = importlib.import_module(ENGINE_MODULES[engine][0]).compute_rows(
         engine=engine, scenario=scenario
     )

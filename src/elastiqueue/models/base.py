@@ -11,7 +11,7 @@ which lets one definition serve the simulator (ratio of sums over replications, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -82,3 +82,12 @@ def replicate(system: System, edges: Sequence[float], grid: NDArray[np.float64])
             system.reset()
             start, done = float(edge), until
     return Replication(np.array(totals, np.float64), np.concatenate(rows))
+
+
+Batch = tuple[NDArray[np.float64], NDArray[np.float64]]  # totals, shape (R M, C), and paths, shape (R, T, K)
+
+
+def batch(systems: Iterable[System], edges: Sequence[float], grid: NDArray[np.float64]) -> Batch:
+    """One replication of each system."""
+    runs = [replicate(system, edges, grid) for system in systems]
+    return np.concatenate([run.totals for run in runs]), np.array([run.path for run in runs])

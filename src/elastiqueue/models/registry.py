@@ -1,31 +1,58 @@
-"""Which module simulates which model."""
+"""The model of a scenario: a definition with what is derived from it, or the module of a slotted system."""
 
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+import re
+from functools import cache
 from typing import Any
 
-MODULES = {
-    "tabs": "elastiqueue.models.tabs.exponential",
-    "jiq": "elastiqueue.models.tabs.exponential",
-    "delayed_off": "elastiqueue.models.central_queue.exponential",
-    "setup": "elastiqueue.models.central_queue.exponential",
-    "always_on": "elastiqueue.models.central_queue.exponential",
-    "cluster": "elastiqueue.models.slotted",
-    "single_type": "elastiqueue.models.slotted",
-}
+from elastiqueue.scenarios import SUP_DISTANCE
+from elastiqueue.scenarios.registry import load, row_of
+from elastiqueue.scenarios.units import COSTS
 
 
-def module_name(scenario: Any) -> str:
-    """Full name of the module that defines the scenario's model, with the law of its service times."""
-    name = MODULES[scenario.model]
-    law = getattr(scenario, "phase_type", None)  # scenarios in slots have none
-    if law is None or law.is_exponential:
-        return name
-    return name.removesuffix(".exponential") + ".phase_type"
+def model_of(scenario: Any) -> Any:
+    """What the engines ask: columns, metrics, components, events, simulate, ... (`models.definitions.DefinedModel`)."""
+    found = row_of(scenario)
+    return _defined(found.module) if found.continuous else importlib.import_module(found.module)
 
 
-def model_of(scenario: Any) -> ModuleType:
-    """The module that defines the scenario's model."""
-    return importlib.import_module(module_name(scenario))
+@cache
+def _defined_named(name: str, definition: Any) -> Any:
+    from elastiqueue.models.definitions import DefinedModel  # takes the time that numba takes
+
+    return DefinedModel(name)
+
+
+def _defined(name: str) -> Any:
+    return _defined_named(name, load(name))  # a file of the user's may have changed
+
+
+def sources_of(scenario: Any) -> tuple[str, ...]:
+    """The modules (or the file) that define the scenario's model and simulate it, for digests of sources."""
+    found = row_of(scenario)
+    generic = ("elastiqueue.models.definitions", "elastiqueue.models.simulators") if found.continuous else ()
+    return (found.module, *found.kernels, *generic)
+
+
+def metric_names(scenario: Any) -> tuple[str, ...]:
+    """Names of the metrics that a simulation of the scenario has; name[i] stands for those with an index."""
+    found = row_of(scenario)
+    if not found.continuous:
+        return tuple(name for name in found.metrics if name != "mean_response" or scenario.level == "job")
+    names = load(found.module).metrics(scenario)
+    distance = (SUP_DISTANCE,) if "fluid" in found.engines and scenario.record_every is not None else ()
+    costs = COSTS if scenario.units is not None and scenario.units.priced else ()
+    return tuple(dict.fromkeys(re.sub(r"\[\d+\]$", "[i]", name) for name in (*names, *distance, *costs)))
+
+
+def has_metric(scenario: Any, name: str) -> bool:
+    """Whether a simulation of the scenario has a metric of that name."""
+    found = row_of(scenario)
+    if found.continuous and "[" in name:
+        return name in load(found.module).metrics(scenario)
+    indexed = re.fullmatch(r"(\w+)\[([1-9][0-9]*)\]", name)
+    if indexed is None:
+        return name in metric_names(scenario) and not name.endswith("]")
+    return f"{indexed[1]}[i]" in metric_names(scenario) and int(indexed[2]) <= getattr(scenario, "types", 0)

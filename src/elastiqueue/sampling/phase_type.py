@@ -252,3 +252,14 @@ def _scv(name: str, value: Any, least: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < least:
         raise ValueError(f"{name} = {value!r}: must be a squared coefficient of variation >= {least:g}")
     return float(value)
+
+
+def phase_counts(busy: int, law: PhaseType) -> list[int]:
+    """`busy` servers in the phase mix of long-run service, v_j / gamma_j / mean, rounded by largest remainder."""
+    mix = [v / rate for v, rate in zip(law.visits(), law.rates, strict=True)]
+    ideal = [busy * part / math.fsum(mix) for part in mix]
+    counts = [math.floor(value) for value in ideal]
+    by_remainder = sorted(range(len(mix)), key=lambda j: (counts[j] - ideal[j], j))
+    for j in by_remainder[: busy - sum(counts)]:
+        counts[j] += 1
+    return counts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -10,8 +9,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.sampling.phase_type import PhaseType
+from elastiqueue.sampling.phase_type import PhaseType, phase_counts
 
+__all__ = ["SURE", "cumulated", "kernel_kinds", "kernel_law", "largest_rise", "phase_counts", "pick"]
 SURE = 2.0  # above every number in [0, 1], rounded up or not
 
 
@@ -48,17 +48,6 @@ def kernel_kinds(law: PhaseType) -> tuple[NDArray[np.int64], NDArray[np.int64], 
     kinds = sorted((kind for kind in kinds if kind[-1] > 0), key=lambda kind: -kind[0])
     _, before, after, chances = zip(*kinds, strict=True)
     return np.array(before), np.array(after), np.minimum(chances, 1.0)
-
-
-def phase_counts(busy: int, law: PhaseType) -> list[int]:
-    """`busy` servers in the phase mix of long-run service, v_j / gamma_j / mean, rounded by largest remainder."""
-    mix = [v / rate for v, rate in zip(law.visits(), law.rates, strict=True)]
-    ideal = [busy * part / math.fsum(mix) for part in mix]
-    counts = [math.floor(value) for value in ideal]
-    by_remainder = sorted(range(len(mix)), key=lambda j: (counts[j] - ideal[j], j))
-    for j in by_remainder[: busy - sum(counts)]:
-        counts[j] += 1
-    return counts
 
 
 def largest_rise(law: PhaseType, others: Sequence[float], idle_on: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
@@ -12,12 +13,11 @@ from elastiqueue.sampling.phase_type import PhaseType
 from elastiqueue.sampling.streams import digest
 from elastiqueue.sampling.traces import read_trace
 from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, Positive, Rate, Strict
+from elastiqueue.scenarios.registry import MODELS, Model, is_file, row_of
 from elastiqueue.scenarios.units import WithUnits
 
 TAIL = 20  # rows of the queue tail that are reported where the buffer is unlimited
-SERVICE_MODELS = ("tabs", "jiq", "delayed_off", "setup", "always_on")
-DISTRIBUTED = ("tabs", "jiq")
-ALWAYS_ON = ("jiq", "always_on")
+SERVICE_MODELS = tuple(name for name, row in MODELS.items() if row.continuous)
 MOST_PERIODS = 1_000_000  # of the sinusoid, in a run
 MOST_RECORDS = 1_000_000
 STEADY_RUNS = 12  # replications where the horizon is auto
@@ -170,9 +170,8 @@ class Precision(Strict):
 class ServiceScenario(WithUnits):
     """A continuous-time system of servers that turn off and on; the unit of time is the mean service time."""
 
-    model: Literal["tabs", "jiq", "delayed_off", "setup", "always_on"] = Field(
-        description="tabs: token-based auto-scaling; jiq: join the idle queue, all servers on; delayed_off, setup, "
-        "always_on: one central queue, M/M/N/setup/delayedoff, M/M/N/setup and M/M/N."
+    model: Literal[SERVICE_MODELS] = Field(  # type: ignore[valid-type]
+        description="; ".join(f"{name}: {MODELS[name].title}" for name in SERVICE_MODELS) + "."
     )
     servers: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(description="Number of servers N.")
     arrival_rate: ArrivalSpec = Field(
@@ -232,11 +231,13 @@ class ServiceScenario(WithUnits):
     @model_validator(mode="after")
     def _consistent(self) -> ServiceScenario:
         arrival = self.arrival
-        if self.model in ("tabs", "delayed_off") and self.standby_rate is None:
+        _ = self.phase_type  # is checked
+        takes, needs = self.row.takes, self.row.needs
+        if "standby_rate" in needs and self.standby_rate is None:
             raise ConfigError(f"standby_rate: is missing; {self.model} needs a number >= 0")
-        if self.model not in ALWAYS_ON and self.setup_rate is None:
+        if "setup_rate" in needs and self.setup_rate is None:
             raise ConfigError(f"setup_rate: is missing; {self.model} needs a number > 0")
-        unlimited = self.model not in DISTRIBUTED or self.buffer is None
+        unlimited = not self.row.loses and ("buffer" not in takes or self.buffer is None)
         if unlimited and arrival.rates[-1] >= 1:
             raise ConfigError(
                 f"arrival_rate = {arrival.rates[-1]:g}: must be < 1 where the buffer is unlimited (the queue grows "
@@ -260,12 +261,11 @@ class ServiceScenario(WithUnits):
                 f"record_every = {self.record_every:g}: must be at least horizon / {MOST_RECORDS:,}, "
                 f"{self.horizon / MOST_RECORDS:g}"
             )
-        if self.start == "all_off" and self.model in ALWAYS_ON:
+        if self.start == "all_off" and not self.row.turns_on:
             raise ConfigError(f"start = all_off: {self.model} never turns a server on; use all_idle_on or fixed_point")
-        if self.staggered and (self.model not in ("delayed_off", "setup") or not self.aborts):
-            raise ConfigError("staggered = true: is for delayed_off and setup with abort_setups: true")
-        if not self.phase_type.is_exponential and self.model == "tabs" and self.aborts:
-            raise ConfigError("abort_setups = true: for tabs, is offered with exponential service only")
+        if self.staggered and ("staggered" not in takes or not self.aborts):
+            fitting = " and ".join(name for name, row in MODELS.items() if "staggered" in row.takes)
+            raise ConfigError(f"staggered = true: is for {fitting} with abort_setups: true")
         return self
 
     @property
@@ -276,11 +276,16 @@ class ServiceScenario(WithUnits):
         return self.arrival_rate.arrival(self.servers)
 
     @property
+    def row(self) -> Model:
+        """The facts about its model."""
+        return row_of(self)
+
+    @property
     def aborts(self) -> bool:
         """Whether superfluous setups are aborted, the model's default filled in."""
-        if self.model in ALWAYS_ON:
+        if "abort_setups" not in self.row.takes:
             return False
-        return self.model != "tabs" if self.abort_setups is None else self.abort_setups
+        return self.row.aborts if self.abort_setups is None else self.abort_setups
 
     @property
     def phase_type(self) -> PhaseType:
@@ -308,9 +313,10 @@ class ServiceScenario(WithUnits):
     def relaxation_time(self) -> float:
         """t0 = 1 + 1/mu + 1/nu, the yardstick of warm-up and batch lengths, over the clocks that the model has."""
         time = 1.0
-        if self.model in ("tabs", "delayed_off") and self.standby_rate:
+        takes = self.row.takes
+        if "standby_rate" in takes and self.standby_rate:
             time += 1 / self.standby_rate
-        if self.model not in ALWAYS_ON and self.setup_rate:
+        if "setup_rate" in takes and self.setup_rate:
             time += 1 / self.setup_rate
         return time
 
@@ -318,7 +324,7 @@ class ServiceScenario(WithUnits):
         """What determines the law of the sample path, in canonical form (keys without effect are left out)."""
         arrival = self.arrival
         law: dict[str, Any] = {
-            "model": self.model,
+            "model": self.name,
             "servers": self.servers,
             "arrival": [arrival.times, arrival.rates],
             "start": self.start,
@@ -329,18 +335,29 @@ class ServiceScenario(WithUnits):
             law["measured"] = self.measured
         if arrival.amplitude:
             law["sinusoid"] = [arrival.amplitude, arrival.period]
-        if self.model in ("tabs", "delayed_off"):
+        takes = self.row.takes
+        if "standby_rate" in takes:
             law["standby_rate"] = self.standby_rate
-        if self.model not in ALWAYS_ON:
+        if "setup_rate" in takes:
             law["setup_rate"] = self.setup_rate
             law["aborts"] = self.aborts
             law["staggered"] = self.staggered
-        if self.model in DISTRIBUTED:
+        if "buffer" in takes:
             law["buffer"] = self.buffer
+        law |= self.own_keys()
         if not self.phase_type.is_exponential:
             service = self.phase_type
             law["service"] = [list(service.initial), list(service.rates), [list(row) for row in service.routing]]
         return law
+
+    @property
+    def name(self) -> str:
+        """The model's name; of a file of the user's that of the file."""
+        return Path(self.model).stem if is_file(self.model) else self.model
+
+    def own_keys(self) -> dict[str, Any]:
+        """Keys that only this model has, a policy of the user's."""
+        return {key: getattr(self, key) for key in type(self).model_fields if key not in ServiceScenario.model_fields}
 
     def digest(self) -> str:
         """Digest of `law`, the spawn key of the scenario's random streams."""
@@ -350,7 +367,7 @@ class ServiceScenario(WithUnits):
         """The scenario in scalar columns of a tidy table; empty where a key has no effect."""
         arrival, law = self.arrival, self.law()
         return {
-            "model": self.model,
+            "model": self.name,
             "servers": self.servers,
             "arrival_rate": arrival.mean(),
             "amplitude": arrival.amplitude,
@@ -360,4 +377,5 @@ class ServiceScenario(WithUnits):
             "buffer": law.get("buffer"),
             "service": self.service if isinstance(self.service, str) else str(self.service),
             "start": self.start,
+            **self.own_keys(),
         }

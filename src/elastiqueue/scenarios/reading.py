@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 import yaml
 from pydantic import ValidationError
 
-from elastiqueue.scenarios.autoscaling import SERVICE_MODELS, ServiceScenario
+from elastiqueue.scenarios.autoscaling import ServiceScenario
 from elastiqueue.scenarios.base import ConfigError, Strict, one_line
 from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
+from elastiqueue.scenarios.registry import MODELS, scenario_class
 from elastiqueue.scenarios.units import INSTEAD_OF
 
 __all__ = [
@@ -36,20 +37,15 @@ __all__ = [
 ]  # fmt: skip
 
 Scenario = ServiceScenario | ClusterScenario | SingleTypeScenario
-KINDS: dict[str, type[Scenario]] = {
-    **dict.fromkeys(SERVICE_MODELS, ServiceScenario),
-    "cluster": ClusterScenario,
-    "single_type": SingleTypeScenario,
-}
+KINDS: dict[str, type[Scenario]] = {name: scenario_class(name) for name in MODELS}
 
 
 def scenario_from(values: Mapping[str, Any]) -> Scenario:
     """Validate a scenario; raises ConfigError with one line."""
-    model = values.get("model")
-    if not isinstance(model, str) or model not in KINDS:
-        raise ConfigError(f"model = {model!r}: must be one of {', '.join(KINDS)}")
+    kind = scenario_class(values.get("model"))
     try:
-        return KINDS[model].model_validate(values)
+        scenario: Scenario = kind.model_validate(values)
+        return scenario
     except (ValidationError, ValueError) as error:
         raise ConfigError(one_line(error, values)) from None
 

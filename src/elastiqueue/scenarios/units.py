@@ -144,6 +144,7 @@ _UNITS = (  # names of metrics, their unit in results, and of a scenario with `u
     (r"\w+_per_task", "per task", ""),
     (r"growth", "tasks per service time", "requests / s"),
 )
+COSTS = ("cost_per_hour", "cost_per_million")  # metrics of a scenario with prices
 
 
 def unit_of(scenario: Any, metric: str) -> str:

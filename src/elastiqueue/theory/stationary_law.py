@@ -118,8 +118,6 @@ def enumerate_states(chain: Chain, max_states: int = DEFAULT_MAX_STATES) -> Stat
     here = 0
     while here < len(states):
         state = states[here]
-        for column, integrand in chain.occupancy(state).items():
-            earned.setdefault(column, {})[here] = float(integrand)
         for rate, following, increments in chain.transitions(state):
             if rate == 0.0:
                 continue
@@ -148,6 +146,8 @@ def enumerate_states(chain: Chain, max_states: int = DEFAULT_MAX_STATES) -> Stat
     for column, sums in earned.items():
         earnings[column] = np.zeros(size)
         earnings[column][list(sums.keys())] = list(sums.values())
+    for column, integrand in chain.occupancy(states).items():
+        earnings[column] = np.broadcast_to(np.asarray(integrand, float), size)
     return StateSpace(states, sparse.csr_matrix(flows - sparse.diags(exits)), earnings)
 
 

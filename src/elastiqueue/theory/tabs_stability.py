@@ -244,7 +244,7 @@ def conditioned_chain(
             yield float(past - first), (off, setup, *queues[: past - 1], *left, *queues[past:]), {}
         yield setup_rate * setup, (off, setup - 1, *queues), {}
 
-    return Chain((others, 0), transitions, lambda state: {"busy": len(state) - 2})
+    return Chain((others, 0), transitions, lambda states: {"busy": np.array([len(state) - 2 for state in states])})
 
 
 def _runs(queues: State) -> Iterator[tuple[int, int]]:

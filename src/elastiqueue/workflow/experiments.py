@@ -17,12 +17,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from elastiqueue.engines.registry import ENGINE_MODELS, ENGINE_MODULES
+from elastiqueue.engines.registry import ENGINE_MODULES, check_served
 from elastiqueue.figures.schema import FigureSpec, Name
-from elastiqueue.models.registry import module_name
+from elastiqueue.models.registry import has_metric, metric_names, sources_of
 from elastiqueue.sampling.streams import canonical_json, digest
 from elastiqueue.scenarios.autoscaling import STEADY_RUNS, ServiceScenario
-from elastiqueue.scenarios.metrics import METRICS, has_metric
 from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.sources import source_digest
 from elastiqueue.workflow.figures import check_figures
@@ -109,9 +108,7 @@ def load(values: Mapping[str, Any]) -> RunConfig:
                     raise ConfigError(f"split_by = {key}: must be a key of its cases or grid")
             found = scenarios[name] = points(config, experiment)
             for point in found:
-                fitting = ENGINE_MODELS.get(experiment.engine, (point.scenario.model,))
-                if point.scenario.model not in fitting:
-                    raise ConfigError(f"engine = {experiment.engine}: needs a model of {', '.join(fitting)}")
+                check_served(experiment.engine, point.scenario)
                 if experiment.engine == "simulate" and isinstance(point.scenario, ServiceScenario):
                     point.scenario.check_events()
                 count = math.ceil(point.scenario.replications / experiment.block)
@@ -121,7 +118,7 @@ def load(values: Mapping[str, Any]) -> RunConfig:
                     raise ConfigError("precision: is for `elastiqueue simulate`; an experiment sets replications")
             for metric in experiment.metrics or () if experiment.engine in ("simulate", "exact") else ():
                 if not any(has_metric(point.scenario, metric) for point in found):
-                    known = ", ".join(sorted({name for point in found for name in METRICS[point.scenario.model]}))
+                    known = ", ".join(sorted({name for point in found for name in metric_names(point.scenario)}))
                     raise ConfigError(f"metrics = {metric}: must be one that a scenario of it has; there are {known}")
         except ConfigError as error:
             raise ConfigError(f"experiments.{name}: {error}") from None
@@ -209,7 +206,7 @@ def chunks(config: RunConfig, name: str) -> list[Chunk]:
         kept = {part: value for part, value in settings.items() if part != "replications" or counted}
         groups.setdefault(key, {}).setdefault((point.label, point.scenario.digest()), kept)
         counts[key] = max(counts.get(key, 0), point.scenario.replications)
-        modules.setdefault(key, set()).add(module_name(point.scenario))
+        modules.setdefault(key, set()).update(sources_of(point.scenario))
         if getattr(point.scenario, "horizon", None) == "auto":
             steady.add(key)
     engine = ENGINE_MODULES[experiment.engine]

@@ -1,0 +1,125 @@
+"""What an event of a definition works on: its state, the changes it makes, what it records, its random choices.
+
+`happen(kind, system, p)` of a definition (`models.base`) calls three methods and reads `system.state`:
+
+    system.move(place, by)          state[place] += by
+    system.record(column, amount)   the total of that count += amount
+    system.pick(weights, total)     an index, with probability weights[index] / total
+
+`System` is what the compiled simulators hand in. Numba knows a named tuple by its fields, and the methods through the
+overloads below. `Replay` is its plain counterpart: it takes the choices of a script, and notes where the script ends,
+so that all outcomes of an event can be had one after the other, each with its probability (`outcomes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numba.extending import overload_method
+from numpy.typing import NDArray
+
+from elastiqueue.sampling.rng import uniform
+
+
+class System(NamedTuple):
+    """A system that is simulated.
+
+    Attributes
+    ----------
+    state : number of servers, tasks, ... of each kind, shape (S,).
+    moved : by component of the state, the sum of its changes times the clock at each, shape (S,).
+    counts : by column, shape (C,).
+    clock : time, or the number of intervals, since the time integrals were last brought up to date, shape (1,).
+    words : state of the random generator, shape (4,).
+    """
+
+    state: NDArray[np.int64]
+    moved: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    clock: NDArray[np.float64]
+    words: NDArray[np.uint64]
+
+    def move(self, place, by):
+        self.state[place] += by
+        self.moved[place] += by * self.clock[0]
+
+    def record(self, column, amount=1):
+        self.counts[column] += amount
+
+    def pick(self, weights, total):
+        rest = uniform(self.words) * total
+        index = 0
+        while rest >= weights[index]:
+            rest -= weights[index]
+            index += 1
+            if index == len(weights):  # by rounding
+                index -= 1
+                while weights[index] <= 0:
+                    index -= 1
+                return index
+        return index
+
+
+@overload_method(types.NamedTuple, "move", inline="always")
+def _move(self, place, by):
+    return System.move
+
+
+@overload_method(types.NamedTuple, "record", inline="always")
+def _record(self, column, amount=1):
+    return System.record
+
+
+@overload_method(types.NamedTuple, "pick")
+def _pick(self, weights, total):
+    return System.pick
+
+
+class Replay:
+    """A system on which an event is replayed with choices that are given."""
+
+    def __init__(self, state: Sequence[int]) -> None:
+        self.before = list(state)
+        self.script: list[int] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Back to the state before the event, to replay it with the script as it is now."""
+        self.state = self.before.copy()
+        self.counts: dict[int, float] = {}
+        self.probability = 1.0
+        self.position = 0
+        self.branches: list[list[int]] = []
+
+    def move(self, place: int, by: int) -> None:
+        self.state[place] += by
+
+    def record(self, column: int, amount: float = 1) -> None:
+        self.counts[column] = self.counts.get(column, 0) + amount
+
+    def pick(self, weights: Sequence[float], total: float) -> int:
+        if self.position == len(self.script):
+            possible = [index for index, weight in enumerate(weights) if weight > 0]
+            self.branches += [[*self.script, index] for index in possible[1:]]
+            self.script = [*self.script, possible[0]]
+        index = self.script[self.position]
+        self.position += 1
+        self.probability *= weights[index] / total
+        return index
+
+
+def outcomes(
+    happen: Callable[[int, Any, Any], None], kind: int, state: Sequence[int], p: Any
+) -> Iterator[tuple[float, tuple[int, ...], dict[int, float]]]:
+    """Every outcome of an event: its probability, the state after it, what it records."""
+    system = Replay(state)
+    todo: list[list[int]] = [[]]
+    while todo:
+        system.script = todo.pop()
+        system.begin()
+        happen(kind, system, p)
+        todo += system.branches
+        yield system.probability, tuple(system.state), system.counts

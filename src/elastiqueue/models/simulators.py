@@ -1,0 +1,154 @@
+"""Two simulators of any definition: event by event, and in uniformised blocks. Both are exact in distribution.
+
+This file is a template. Numba keeps no machine code of a function that takes other compiled functions as arguments or
+closes over them; it keeps that of a function that finds them as globals of its file. So `models.definitions` writes a
+copy of this file for each definition, in which other lines give the compiled `rates` and `happen` of that definition.
+
+The arrival rate per server at time t is steps[k] + amplitude sin(omega t), times[k] <= t < times[k + 1]; kind 0 of an
+event is an arrival.
+
+Direct method (Gillespie, J. Phys. Chem. 81(25), 1977): the time of each event is drawn, and its kind; arrivals come at
+the largest rate and are thinned (Lewis and Shedler, Naval Res. Logist. 26(3), 1979).
+
+Uniformised blocks. While the total rate stays below a bound, events, some of which are none, come at the rate of the
+bound. The m-th comes after a Gamma(m) time G. A block ends there; or where the run ends, before which
+Binomial(m - 1, rest/G) events come; or after the k-th event, k < m, at G times a Beta(k, m - k) number, if that event
+took the total rate out of its band, or was one that may be an arrival, depending on the time: its draw lies between the
+least arrival rate in the block and the largest. Given its length, the intervals of a block are exchangeable, so that
+each counts alike in a time integral, which is its conditional expectation.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from numba import njit
+
+from elastiqueue.sampling.rng import beta, binomial, exponential, gamma, uniform
+from elastiqueue.sampling.thinning import rate_at, window
+
+if TYPE_CHECKING:
+    from elastiqueue.models.tabs.definition import happen, rates
+
+MAX_BLOCK = 4096  # events
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def direct(system, integrals, p, out, servers, times, steps, amplitude, omega, start, end, events):
+    """Simulate from `start` until `end`, or until that many events are done; the time reached.
+
+    out: room for the rate of each kind of event; integrals: of the components of the state.
+    """
+    bound = 0.0
+    for k in range(steps.size):
+        bound = max(bound, steps[k])
+    bound = (bound + abs(amplitude)) * servers
+    t, k = start, 0
+    for _ in range(events):
+        rates(system.state, p, out)
+        total = bound
+        for kind in range(1, out.size):
+            total += out[kind]
+        t += exponential(system.words) / total if total > 0.0 else end
+        if t >= end:
+            break
+        x = uniform(system.words) * total
+        system.clock[0] = t - start
+        kind = 0
+        if x < bound:
+            rate, k = rate_at(t, k, times, steps, amplitude, omega)
+            if x >= rate * servers:
+                continue  # thinned
+        else:
+            x -= bound
+            kind = 1
+            while kind < out.size - 1 and x >= out[kind]:
+                x -= out[kind]
+                kind += 1
+            if out[kind] <= 0.0:  # by rounding
+                continue
+        happen(kind, system, p)
+    t = min(t, end)
+    for place in range(integrals.size):
+        integrals[place] += (t - start) * system.state[place] - system.moved[place]
+        system.moved[place] = 0.0
+    return t
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def blocks(system, integrals, p, out, servers, times, steps, amplitude, omega, start, end, events):
+    """As `direct`, in uniformised blocks."""
+    t, k, step = start, 0, 1.0  # step: largest change of the total rate by an event so far
+    due = False  # an arrival happens now
+    while t < end and events > 0:
+        k, until, least, most = window(t, end, k, servers, times, steps, amplitude, omega)
+        low, high = least * servers, most * servers
+        rates(system.state, p, out)
+        active = 0.0
+        for kind in range(1, out.size):
+            active += out[kind]
+        total = active + high
+        if total <= 0.0:
+            for place in range(integrals.size):
+                integrals[place] += (until - t) * system.state[place]
+            t = until
+            continue
+        wander = 5.0 * math.sqrt(math.sqrt(total))
+        slack = min(wander * step, 0.25 * total) + 1e-9 * total
+        m = min(max(4.0 * wander * wander, 16.0), float(MAX_BLOCK))
+        bound = high + active + slack
+        fewest = 0.5 * active - 1.0
+        m = int(min(m, 32.0 + min(bound * (until - t), float(MAX_BLOCK))))
+        length = gamma(float(m), system.words) / bound
+        count, intervals = m, m
+        if t + length >= until:
+            count = binomial(m - 1, (until - t) / length, system.words)
+            intervals = count + 1
+            length = until - t
+        done, gap, ended = 0, -1.0, False
+        while done < count or due:
+            kind = 0
+            if due:
+                due = False
+            else:
+                done += 1
+                x = uniform(system.words) * bound
+                if x >= high + active:
+                    continue
+                if x >= high:
+                    x -= high
+                    kind = 1
+                    while kind < out.size - 1 and x >= out[kind]:
+                        x -= out[kind]
+                        kind += 1
+                    if out[kind] <= 0.0:  # by rounding
+                        continue
+                elif x >= low:
+                    gap, ended = x, True
+                    break
+            system.clock[0] = done
+            happen(kind, system, p)
+            before = active
+            rates(system.state, p, out)
+            active = 0.0
+            for kind in range(1, out.size):
+                active += out[kind]
+            step = max(step, abs(active - before))
+            if high + active > bound or active < fewest:
+                ended = True
+                break
+        if ended:
+            if done < intervals:
+                length *= beta(float(done), float(intervals - done), system.words)
+            intervals = done
+        weight = length / intervals
+        for place in range(integrals.size):
+            integrals[place] += weight * (intervals * system.state[place] - system.moved[place])
+            system.moved[place] = 0.0
+        events -= done
+        t = until if intervals > count else t + length
+        if gap >= 0.0:
+            rate, k = rate_at(t, k, times, steps, amplitude, omega)
+            due = gap < rate * servers
+    return min(t, end)
