@@ -40,6 +40,7 @@ SPAN = Window(300.0, 2300.0)  # long beside every clock here, so that 64 batches
 @pytest.mark.parametrize("direct", [False, True], ids=["fast", "plain"])
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point[:3])))
 def test_simulated_metrics_are_exact_metrics_within_five_standard_errors(point, direct, monkeypatch):
+    monkeypatch.setattr("elastiqueue.models.central_queue.phase_type.applies", lambda scenario: True)
     monkeypatch.setattr(phase_blocks, "WORTH_IT", 0.0)  # blocks, though they do not pay in so small a system
     model, servers, load, mu, nu, service, extra = point
     scenario = scenario_from(

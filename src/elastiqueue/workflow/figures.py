@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from elastiqueue.errors import ConfigError
 from elastiqueue.figures.schema import check
-from elastiqueue.scenarios.metrics import has_metric
+from elastiqueue.models.registry import has_metric
 from elastiqueue.scenarios.reading import KINDS
 
 if TYPE_CHECKING:
