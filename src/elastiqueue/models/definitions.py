@@ -149,7 +149,7 @@ class Generic:
     def make_room(self) -> None:
         """No event lengthens a queue by more than one."""
         used = int(np.flatnonzero(self.system.state)[-1]) + 1
-        missing = used + (CHUNK + 1) * self.grows - self.system.state.size
+        missing = used + (2 * CHUNK + 1) * self.grows - self.system.state.size  # a last block may go beyond CHUNK
         if missing > 0:
             room = np.zeros(missing + -missing % self.grows)
             grown = [np.concatenate([values, room.astype(values.dtype)]) for values in self.system[:2]]
