@@ -24,8 +24,9 @@ from numba import njit
 
 from elastiqueue.models.tabs.blocks import with_room
 from elastiqueue.sampling.phases import pick
-from elastiqueue.sampling.rng import TO_UNIT, beta, binomial, exponential, gamma, step, uniform
-from elastiqueue.sampling.thinning import rate_at
+from elastiqueue.sampling.rng import TO_UNIT, exponential, step, uniform
+from elastiqueue.sampling.thinning import rate_at, window
+from elastiqueue.sampling.uniformised import cut, planned
 
 # Positions in the vector of counts. Found: tasks met beyond the one in service; behind PHASES, how many waiting tasks
 # met a service in each phase.
@@ -92,8 +93,11 @@ def _arrive(share, passed, buffer, initial, servers, queue, others, counts, move
 
 
 @njit(cache=True, inline="always")
-def _evolve(x, passed, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved):
-    """Any other event, or none, chosen by x >= 0 on the scale of the rates; servers of one task come first."""
+def _evolve(x, passed, mu, nu, doubtful, gammas, initial, ways, servers, queue, others, counts, moved):
+    """Any other event, or none, chosen by x >= 0 on the scale of the rates; servers of one task come first.
+
+    Whether it is an arrival at the doubtful part of the arrival rate, which is left to the caller.
+    """
     for several in range(2):
         for k in range(gammas.size):
             number = servers[1 - several, k]
@@ -118,19 +122,19 @@ def _evolve(x, passed, mu, nu, gammas, initial, ways, servers, queue, others, co
                 if several:
                     servers[0, way - 1] += 1
                 counts[PHASES] += 1
-                return
+                return False
             queue[i] -= 1
             moved[2 + i] -= passed
             if i == 1:
                 others[IDLE_ON] += 1
                 counts[GREEN] += 1
-                return
+                return False
             j = pick(share / min(ways[k, 0], 1.0), initial)
             servers[i - 1, j] += 1
             if i > 2:
                 servers[0, j] += 1
             counts[SHORTENED] += 1
-            return
+            return False
     if x < mu * others[IDLE_ON]:
         others[IDLE_ON] -= 1
         others[IDLE_OFF] += 1
@@ -141,6 +145,9 @@ def _evolve(x, passed, mu, nu, gammas, initial, ways, servers, queue, others, co
         others[IDLE_ON] += 1
         moved[SETUP] -= passed
         counts[COMPLETED] += 1
+    else:
+        return x - mu * others[IDLE_ON] - nu * others[SETUP] < doubtful
+    return False
 
 
 @njit(cache=True, inline="always")
@@ -180,7 +187,7 @@ def _direct(
             if x < rate * n:  # else thinned
                 _arrive(x / (rate * n), 0, buffer, initial, servers, queue, others, counts, moved)
         else:
-            _evolve(x - bound, 0, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
+            _evolve(x - bound, 0, mu, nu, 0.0, gammas, initial, ways, servers, queue, others, counts, moved)
     return t
 
 
@@ -205,10 +212,12 @@ def _settle(kinds, latest, happened, n, servers, queue, others):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _block(
-    n, arrival, bound, mu, nu, delta, buffer, law, kinds, room, events, servers, queue, others, words, counts, moved,
-    work,
+    n, arrival, doubtful, bound, mu, nu, delta, buffer, law, kinds, room, events, servers, queue, others, words,
+    counts, moved, work,
 ):  # fmt: skip
-    """Events of a block until the bound may be passed or `events` are done; their number, and the sum of U after each.
+    """Events of a block until the bound may be passed, `events` are done, or one is a doubtful arrival.
+
+    Returns their number, the sum of U after each, and whether the last one was doubtful.
 
     The hot loop stores nothing: a count in memory would be read again by the next event or not, as chance has it, which
     processors guess badly. So the latest events are counted in the fields of one word. Within the block servers[1, k]
@@ -237,13 +246,13 @@ def _block(
     nothing = np.uint64(size)
     rest = bound * ((CELLS - first) / CELLS)
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-    idle, area, passed, allowed, latest = others[IDLE_ON], 0, 0, 0, np.uint64(0)
-    while passed < events:
+    idle, area, passed, allowed, latest, doubt = others[IDLE_ON], 0, 0, 0, np.uint64(0), False
+    while passed < events and not doubt:
         if allowed < PER_DRAW:  # how many events, at worst, would pass the bound or use up what is not counted on?
             others[IDLE_ON] = idle
             _settle(kinds, latest, happened, n, servers, queue, others)
             latest = np.uint64(0)
-            total = arrival + mu * idle + nu * others[SETUP]
+            total = arrival + doubtful + mu * idle + nu * others[SETUP]
             allowed = np.int64(MOST_COUNTED)
             for k in range(phases):
                 total += gammas[k] * (sure[k] + servers[1, k] + servers[0, k])
@@ -288,7 +297,9 @@ def _block(
                 if kind < nothing:
                     x /= beyond[cut]
             if kind == nothing:
-                _evolve(x, passed, mu, nu, gammas, initial, ways, servers, queue, others, counts, moved)
+                doubt = _evolve(
+                    x, passed, mu, nu, doubtful, gammas, initial, ways, servers, queue, others, counts, moved
+                )
             elif idle + gain[kind] >= 0:
                 servers[1, before[kind]] -= 1
                 servers[1, after[kind]] += 1
@@ -302,6 +313,8 @@ def _block(
                     servers[1, k] -= sure[k]
             idle = others[IDLE_ON]
             area += idle
+            if doubt:
+                break
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
     others[IDLE_ON] = idle
     _settle(kinds, latest, happened, n, servers, queue, others)
@@ -314,36 +327,33 @@ def _block(
             counts[GREEN] += happened[kind]
         else:
             counts[PHASES] += happened[kind]
-    return passed, area
+    return passed, area, doubt
 
 
 @njit(cache=True)
 def _by_block(
-    n, arrival, total, room, mu, nu, delta, buffer, law, kinds, t, end, servers, queue, others, words, counts,
-    integrals, moved, work,
+    n, arrival, doubtful, total, room, most, mu, nu, delta, buffer, law, kinds, t, end, stop, servers, queue, others,
+    words, counts, integrals, moved, work,
 ):  # fmt: skip
-    """One block from time t on, at most to `end`; the time reached.
+    """One block from time t on, at most to `stop`; the time reached, and whether its last event is a doubtful arrival.
+
+    `most`: 0, or how long the block is to last at most on average.
 
     Time integrals are those of the state at the end of the block, less every change times the intervals before it.
     """
     bound = total + (room + 1) * delta
     m = min(max(2 * room * room, 64), MOST, 32 + int(min(bound * (end - t), float(MOST))))  # no more than may be needed
-    length = gamma(float(m), words) / bound
-    until = t + length
-    events, intervals = m, m
-    if until >= end:
-        events = binomial(m - 1, (end - t) / length, words)
-        intervals = events + 1
-        length, until = end - t, end
+    if most > 0.0:
+        m = min(m, max(int(most * bound), 16))
+    length, until, events, intervals = planned(m, bound, t, stop, words)
     idle = others[IDLE_ON]
-    done, area = _block(
-        n, arrival, bound, mu, nu, delta, buffer, law, kinds, room, events, servers, queue, others, words, counts,
-        moved, work,
+    done, area, doubt = _block(
+        n, arrival, doubtful, bound, mu, nu, delta, buffer, law, kinds, room, events, servers, queue, others, words,
+        counts, moved, work,
     )  # fmt: skip
-    if done < events:
-        length *= beta(float(done), float(intervals - done), words)
-        until = t + length
-        intervals = done
+    if done < events or (doubt and done < intervals):
+        length = cut(done, intervals, length, words)
+        until, intervals = t + length, done
     weight = length / intervals
     on = weight * (idle + area + (intervals - done - 1) * others[IDLE_ON])
     off = weight * (intervals * others[IDLE_OFF] - moved[IDLE_OFF])
@@ -356,7 +366,7 @@ def _by_block(
     for i in range(2, others[TOP] + 1):
         integrals[2 + i] += weight * (intervals * queue[i] - moved[2 + i])
         moved[2 + i] = 0
-    return until
+    return until, doubt
 
 
 @njit(cache=True)
@@ -373,7 +383,7 @@ def advance(
     moved = np.zeros(integrals.size, np.int64)
     table, gain, one = np.empty(CELLS, np.uint16), np.empty(size + 1, np.int64), np.empty(size, np.uint64)
     work = (table, gain, one, np.empty(size, np.int64), np.empty(size), np.empty(gammas.size, np.int64))
-    t = start
+    t, k = start, 0
     while t < end:
         while others[TOP] > 1 and queue[others[TOP]] == 0:
             others[TOP] -= 1
@@ -381,16 +391,23 @@ def advance(
         if longest > queue.size:
             servers, queue = with_room(servers, longest), with_room(queue, longest)
             integrals, moved = with_room(integrals, longest + 2), with_room(moved, longest + 2)
-        total = bound + _service_rate(gammas, servers) + mu * others[IDLE_ON] + nu * others[SETUP]
+        k, stop, low, high = window(t, end, k, n, times, steps, amplitude, omega)
+        total = high * n + _service_rate(gammas, servers) + mu * others[IDLE_ON] + nu * others[SETUP]
         room = _room(total)
         if total < worth_it * room * (delta + gammas.sum()):
             t = _direct(
                 bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words,
                 counts, integrals, moved,
             )  # fmt: skip
-        else:
-            t = _by_block(
-                n, bound, total, room, mu, nu, delta, buffer, law, kinds, t, end, servers, queue, others, words, counts,
-                integrals, moved, work,
-            )  # fmt: skip
+            continue
+        most = 0.75 * (stop - t) if amplitude != 0.0 else 0.0  # rarely cut, which costs more than another block
+        t, doubt = _by_block(
+            n, low * n, (high - low) * n, total, room, most, mu, nu, delta, buffer, law, kinds, t, end, stop, servers,
+            queue, others, words, counts, integrals, moved, work,
+        )  # fmt: skip
+        if doubt:
+            rate, k = rate_at(t, k, times, steps, amplitude, omega)
+            share = uniform(words) * (high - low) / (rate - low) if rate > low else 1.0
+            if share < 1.0:
+                _arrive(share, 0, buffer, law[1], servers, queue, others, counts, moved)
     return servers, queue, integrals

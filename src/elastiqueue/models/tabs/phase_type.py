@@ -17,8 +17,8 @@ from elastiqueue.scenarios.autoscaling import ServiceScenario
 
 
 def applies(scenario: ServiceScenario) -> bool:
-    """Constant arrival rate, and no setup aborted; the kernel itself leaves blocks where they do not pay."""
-    return scenario.arrival.constant and not scenario.aborts and not scenario.phase_type.is_exponential
+    """No setup aborted; the kernel itself leaves blocks where they do not pay."""
+    return not scenario.aborts and not scenario.phase_type.is_exponential
 
 
 class Kernel:
