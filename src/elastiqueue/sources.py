@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -91,6 +92,23 @@ def _digest(files: Iterable[Path]) -> str:
         name = path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.name
         total.update(f"{name}\0{text}\0".encode())
     return total.hexdigest()[:32]
+
+
+def file_digest(path: str | Path) -> str:
+    """Digest (32 hex digits) of a file of the user's: of its bytes, or of its code if it is a module.
+
+    Raises OSError where it cannot be read.
+    """
+    stat = os.stat(path)
+    return _file_digest(str(path), stat.st_mtime_ns, stat.st_size)
+
+
+@cache
+def _file_digest(path: str, changed: int, size: int) -> str:
+    content = Path(path).read_bytes()
+    if path.endswith(".py"):
+        content = code_of(content.decode(errors="replace")).encode()
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 _TRIPLE = r'"""(?:[^\\"]|\\.|"(?!""))*"""'

@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 
 from elastiqueue.errors import ConfigError, refuse
-from elastiqueue.workflow.experiments import blocks, chunks, load
+from elastiqueue.results.files import text_digest
+from elastiqueue.workflow.experiments import blocks, chunks, experiment_specification, load, write_specifications
 from elastiqueue.workflow.figures import caption
 from elastiqueue.workflow.runs import composed, given
 from elastiqueue.sources import source_digest
@@ -17,9 +18,6 @@ try:
 except ConfigError as error:
     refuse(error)
 
-# The scheduler asks for them again and again.
-SPECIFICATIONS = {name: {each: chunk.specification() for each, chunk in own.items()} for name, own in CHUNKS.items()}
-
 # Jobs run with the interpreter that runs snakemake, whether or not its environment is activated, and import nothing from
 # the folder in which they run.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
@@ -27,6 +25,23 @@ os.environ["PYTHONSAFEPATH"] = "1"
 
 RESULTS = f"results/{RUN.run}"
 OUTPUT = RUN.output
+
+# Specifications by their digests, which are the parameters of the jobs; these read them from files, which may be longer
+# than a command line. A dry run writes none.
+TEXTS = {}
+
+
+def kept(text):
+    name = text_digest(text)[:32]
+    TEXTS[name] = text
+    return name
+
+
+EXPERIMENT = {name: kept(experiment_specification(RUN, name, own.values())) for name, own in CHUNKS.items()}
+CHUNK = {name: {each: kept(chunk.specification()) for each, chunk in own.items()} for name, own in CHUNKS.items()}
+if not workflow.dryrun:
+    write_specifications(f"{RESULTS}/specifications", TEXTS)
+
 FIGURES = [f"{OUTPUT}/{name}.{kind}" for name in RUN.figures for kind in ("pdf", "png")]
 
 
@@ -48,11 +63,7 @@ def table(name):
 
 
 def specification(wildcards):
-    return SPECIFICATIONS[wildcards.experiment][wildcards.chunk]
-
-
-def specifications(wildcards):
-    return list(SPECIFICATIONS[wildcards.experiment].values())
+    return CHUNK[wildcards.experiment][wildcards.chunk]
 
 
 def pilots(wildcards):
@@ -67,10 +78,6 @@ def block_files(wildcards):
         for name, chunk in CHUNKS[wildcards.experiment].items()
         for first, last in blocks(chunk.replications, size)
     ]
-
-
-def metrics(wildcards):
-    return RUN.experiments[wildcards.experiment].metrics or []
 
 
 def summaries(wildcards):

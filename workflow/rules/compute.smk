@@ -12,8 +12,7 @@ rule compute:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=30,
     params:
-        spec=specifications,
-        engine=lambda wildcards: RUN.experiments[wildcards.experiment].engine,
-        metrics=metrics,
+        spec=lambda wildcards: EXPERIMENT[wildcards.experiment],
     shell:
-        "python -m elastiqueue.workflow.steps compute --engine {params.engine} --spec {params.spec:q} --metrics {params.metrics:q} --output {output.table:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
+        "python -m elastiqueue.workflow.steps compute --spec {RESULTS}/specifications/{params.spec}.json"
+        " --output {output.table:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"

@@ -13,7 +13,7 @@ rule pilot:
     params:
         spec=specification,
     shell:
-        "python -m elastiqueue.workflow.steps pilot --spec {params.spec:q}"
+        "python -m elastiqueue.workflow.steps pilot --spec {RESULTS}/specifications/{params.spec}.json"
         " --output {output.windows:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
 
 
@@ -37,7 +37,7 @@ rule simulate:
         first=lambda wildcards: int(wildcards.first),
         last=lambda wildcards: int(wildcards.last),
     shell:
-        "python -m elastiqueue.workflow.steps block --spec {params.spec:q} --first {params.first} --last {params.last}"
+        "python -m elastiqueue.workflow.steps block --spec {RESULTS}/specifications/{params.spec}.json --first {params.first} --last {params.last}"
         " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} 2>&1 | tee {log:q}"
 
 
@@ -52,8 +52,8 @@ rule summarise:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=10,
     params:
-        spec=specifications,
-        metrics=metrics,
+        spec=lambda wildcards: EXPERIMENT[wildcards.experiment],
         sources=source_digest("elastiqueue.workflow.summaries"),
     shell:
-        "python -m elastiqueue.workflow.steps summary --spec {params.spec:q} --files {input:q} --metrics {params.metrics:q} --output {output:q} 2>&1 | tee {log:q}"
+        "python -m elastiqueue.workflow.steps summary --spec {RESULTS}/specifications/{params.spec}.json"
+        " --blocks {RESULTS}/blocks/{wildcards.experiment} --output {output:q} 2>&1 | tee {log:q}"

@@ -9,10 +9,10 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # the workflow writes files each time it is read: no numpy for that
+    from numpy.typing import NDArray
 
 
 def write_atomically(path: str | Path, content: bytes | str) -> None:
@@ -74,6 +74,8 @@ def _digest_file(path: str | Path) -> Path:
 
 def write_arrays(path: str | Path, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays and a JSON header, its keys in their order, into one .npz file; equal contents give equal bytes."""
+    import numpy as np
+
     buffer = io.BytesIO()
     header = np.frombuffer(json.dumps({"arrays": sorted(arrays), **meta}).encode(), np.uint8)
     np.savez(buffer, allow_pickle=False, **{"meta": header}, **dict(arrays))
@@ -85,6 +87,8 @@ def read_arrays(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any
 
     The check sums of the .npz format cover every array; the file named is the one to delete, in a cache too.
     """
+    import numpy as np
+
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

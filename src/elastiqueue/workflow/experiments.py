@@ -11,8 +11,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -20,10 +22,11 @@ from pydantic import Field, ValidationError
 from elastiqueue.engines.registry import ENGINE_MODULES, check_served
 from elastiqueue.figures.schema import FigureSpec, Name
 from elastiqueue.models.registry import has_metric, metric_names, sources_of
+from elastiqueue.results.files import write_atomically
 from elastiqueue.sampling.streams import canonical_json, digest
 from elastiqueue.scenarios.autoscaling import STEADY_RUNS, ServiceScenario
 from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
-from elastiqueue.sources import source_digest
+from elastiqueue.sources import file_digest, source_digest
 from elastiqueue.workflow.figures import check_figures
 
 MAX_SCENARIOS, MAX_BLOCKS = 100_000, 20_000  # of an experiment; the workflow engine plans some hundred jobs a second
@@ -168,58 +171,118 @@ def points(config: RunConfig, experiment: Experiment) -> list[Point]:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Scenarios that are simulated together: their settings (as in the configuration) and the sources behind them."""
+    """Scenarios that are simulated together: their settings (as in the configuration) and what lies behind them."""
 
     experiment: str
     settings: tuple[str, ...]  # canonical JSON of each scenario's settings
-    sources: str
+    sources: str  # digest of the code and of these files
+    files: tuple[tuple[str, str], ...]  # that the scenarios name, with their digests
     replications: int
     steady: bool  # some scenario's window is fixed by a pilot run
 
     @property
     def name(self) -> str:
-        """Digest of what determines the results, the number of replications left out."""
+        """Digest of what determines the results, but of the number of replications and of what may be edited."""
         return digest({"settings": self.settings})[:16]
 
     def specification(self) -> str:
-        """JSON text from which a job can be run, with the digest of the sources that it depends on."""
-        return canonical_json({"settings": [json.loads(text) for text in self.settings], "sources": self.sources})
+        """JSON text from which a job can be run, with the digests of the code and files that it depends on."""
+        rest = canonical_json({"files": dict(self.files), "sources": self.sources})
+        return f'{rest[:-1]},"settings":[{",".join(self.settings)}]}}'
+
+
+def experiment_specification(config: RunConfig, name: str, parts: Iterable[Chunk]) -> str:
+    """JSON text from which an experiment can be computed or summarised: its chunks, and what is kept of them."""
+    experiment = config.experiments[name]
+    head = {"engine": experiment.engine, "metrics": experiment.metrics or [], "block": experiment.block}
+    chunks = [
+        {"name": part.name, "replications": part.replications, "specification": part.specification()} for part in parts
+    ]
+    return canonical_json({**head, "chunks": chunks})
 
 
 def specified_points(specification: str) -> list[Point]:
-    """The scenarios of a chunk's specification."""
-    return [_point(settings) for settings in json.loads(specification)["settings"]]
+    """The scenarios of a chunk's specification; raises ConfigError where a file behind them was edited since."""
+    values = json.loads(specification)
+    for path, wanted in values.get("files", {}).items():
+        if file_digest(path) != wanted:
+            raise ConfigError(f"{path}: was edited after the run had begun; run again")
+    return [_point(settings) for settings in values["settings"]]
+
+
+def named_files(settings: Mapping[str, Any]) -> list[str]:
+    """Files that the settings of a scenario name: traces of arrival rates, models in files of the user's own."""
+    found = []
+    for key, value in settings.items():
+        last = key.rpartition(".")[2]
+        if isinstance(value, str) and (last == "trace" or (last == "model" and value.endswith(".py"))):
+            found.append(value)
+        elif isinstance(value, Mapping):
+            found.extend(named_files(value))
+    return found
+
+
+MAX_CHUNK, MAX_CHUNKS = 128, 128
 
 
 def chunks(config: RunConfig, name: str) -> list[Chunk]:
-    """The chunks of an experiment, in the order of the configuration."""
+    """The chunks of an experiment, in the order of the configuration.
+
+    A chunk holds the scenarios that agree in the keys of `split_by`, at most MAX_CHUNK of them. Where that makes more
+    than MAX_CHUNKS chunks, 2^k neighbours are one: the jobs of a large experiment follow its work, and a few scenarios
+    more leave most chunks as they are.
+    """
     experiment = config.experiments[name]
-    groups: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
-    counts: dict[str, int] = {}
-    steady: set[str] = set()
-    modules: dict[str, set[str]] = {}
+    groups: dict[str, dict[tuple[str, str], tuple[dict[str, Any], Scenario]]] = {}
     for settings in _combinations(config, experiment):
         point = _point(settings)
         key = canonical_json([settings.get(part) for part in experiment.split_by])
-        # elsewhere more replications leave the first ones as they are
-        counted = experiment.engine == "fluid_stability" or getattr(point.scenario, "slots", None) == "auto"
-        kept = {part: value for part, value in settings.items() if part != "replications" or counted}
-        groups.setdefault(key, {}).setdefault((point.label, point.scenario.digest()), kept)
-        counts[key] = max(counts.get(key, 0), point.scenario.replications)
-        modules.setdefault(key, set()).update(sources_of(point.scenario))
-        if getattr(point.scenario, "horizon", None) == "auto":
-            steady.add(key)
-    engine = ENGINE_MODULES[experiment.engine]
-    return [
-        Chunk(
-            name,
-            tuple(canonical_json(settings) for settings in group.values()),
-            source_digest(*engine, *sorted(modules[key])),
-            counts[key],
-            key in steady,
-        )
-        for key, group in groups.items()
+        groups.setdefault(key, {}).setdefault((point.label, point.scenario.digest()), (settings, point.scenario))
+    pieces = [
+        members[first : first + MAX_CHUNK]
+        for members in (list(group.values()) for group in groups.values())
+        for first in range(0, len(members), MAX_CHUNK)
     ]
+    together = 1
+    while len(pieces) > MAX_CHUNKS * together:
+        together *= 2
+    return [
+        _chunk(name, experiment.engine, [member for piece in pieces[first : first + together] for member in piece])
+        for first in range(0, len(pieces), together)
+    ]
+
+
+def _chunk(name: str, engine: str, members: Sequence[tuple[dict[str, Any], Scenario]]) -> Chunk:
+    scenarios = [scenario for _, scenario in members]
+    # elsewhere more replications leave the first ones as they are
+    kept = [
+        {
+            key: value
+            for key, value in settings.items()
+            if key != "replications" or engine == "fluid_stability" or getattr(scenario, "slots", None) == "auto"
+        }
+        for settings, scenario in members
+    ]
+    files = {path: file_digest(path) for settings in kept for path in named_files(settings)}
+    sources = source_digest(*ENGINE_MODULES[engine], *sorted({name for scenario in scenarios for name in sources_of(scenario)}))
+    return Chunk(
+        name,
+        tuple(canonical_json(settings) for settings in kept),
+        digest({"sources": sources, "files": files}) if files else sources,
+        tuple(sorted(files.items())),
+        max(scenario.replications for scenario in scenarios),
+        any(getattr(scenario, "horizon", None) == "auto" for scenario in scenarios),
+    )
+
+
+def write_specifications(folder: str | Path, texts: Mapping[str, str]) -> None:
+    """Write specifications, digest -> text, into files of these names, unless they are there.
+
+    Jobs read them, since they may be longer than a command line can be.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name in texts.keys() - {file.removesuffix(".json") for file in os.listdir(folder)}:
+        write_atomically(Path(folder) / f"{name}.json", texts[name])
 
 
 def blocks(replications: int, size: int) -> list[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -27,8 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     step("pilot", _pilot, "spec", "output", "provenance")
     step("block", _block, "spec", "first", "last", "output", "provenance", pilots="*")
-    step("summary", _summary, "output", spec="+", files="+", metrics="*")
-    step("compute", _compute, "engine", "output", "provenance", spec="+", metrics="*")
+    step("summary", _summary, "spec", "blocks", "output")
+    step("compute", _compute, "spec", "output", "provenance")
     step("draw", _draw, "spec", "data", "pdf", "png", summaries="+")
     step("diagram", _diagram, "spec", "pdf", "png")
     options = parser.parse_args(arguments)
@@ -57,7 +58,7 @@ def _pilot(options: argparse.Namespace) -> None:
     _without_blas()
     from elastiqueue.workflow.jobs import run_pilots
 
-    run_pilots(options.spec, options.output, options.provenance)
+    run_pilots(_read(options.spec), options.output, options.provenance)
 
 
 def _block(options: argparse.Namespace) -> None:
@@ -65,27 +66,30 @@ def _block(options: argparse.Namespace) -> None:
     from elastiqueue.workflow.jobs import run_block
 
     pilots = options.pilots[0] if options.pilots else None
-    run_block(options.spec, int(options.first), int(options.last), options.output, options.provenance, pilots)
+    run_block(_read(options.spec), int(options.first), int(options.last), options.output, options.provenance, pilots)
+
+
+def _read(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
 
 
 def _summary(options: argparse.Namespace) -> None:
     from elastiqueue.results.tidy_tables import write_rows
+    from elastiqueue.workflow.experiments import blocks
     from elastiqueue.workflow.summaries import summarise_chunk
 
-    files: dict[str, list[str]] = {}
-    for file in options.files:
-        files.setdefault(Path(file).parent.name, []).append(file)
-    rows = [
-        row
-        for spec, blocks in zip(options.spec, files.values(), strict=True)
-        for row in summarise_chunk(spec, blocks, options.metrics or None)
-    ]
-    _check_metrics(options, {row["metric"] for row in rows})
+    experiment = json.loads(_read(options.spec))
+    rows = []
+    for chunk in experiment["chunks"]:
+        ranges = blocks(chunk["replications"], experiment["block"])
+        files = [Path(options.blocks, chunk["name"], f"{first:07d}-{last:07d}.npz") for first, last in ranges]
+        rows += summarise_chunk(chunk["specification"], files, experiment["metrics"] or None)
+    _check_metrics(options, experiment["metrics"], {row["metric"] for row in rows})
     write_rows(rows, options.output)
 
 
-def _check_metrics(options: argparse.Namespace, found: set[str]) -> None:
-    for name in options.metrics:
+def _check_metrics(options: argparse.Namespace, metrics: Sequence[str], found: set[str]) -> None:
+    for name in metrics:
         if name not in found:
             experiment = Path(options.output).stem
             known = f"one of {', '.join(sorted(found))}" if found else "a metric of one of its models"
@@ -98,13 +102,15 @@ def _compute(options: argparse.Namespace) -> None:
     from elastiqueue.workflow.jobs import computed_rows, write_provenance
 
     watch = Stopwatch()
-    rows = [row for spec in options.spec for row in computed_rows(options.engine, spec)]
-    _check_metrics(options, {row["metric"] for row in rows})
-    kept = [
-        row for row in rows if not options.metrics or row["metric"] in options.metrics or row["statistic"] == "path"
-    ]
-    write_rows(kept, options.output)
-    write_provenance(options.provenance, watch, *options.spec)
+    experiment = json.loads(_read(options.spec))
+    specifications = [chunk["specification"] for chunk in experiment["chunks"]]
+    rows = [row for text in specifications for row in computed_rows(experiment["engine"], text)]
+    metrics = experiment["metrics"]
+    _check_metrics(options, metrics, {row["metric"] for row in rows})
+    write_rows(
+        [row for row in rows if not metrics or row["metric"] in metrics or row["statistic"] == "path"], options.output
+    )
+    write_provenance(options.provenance, watch, *specifications)
 
 
 def _draw(options: argparse.Namespace) -> None:
