@@ -11,7 +11,7 @@ import pytest
 
 from elastiqueue.results.files import read_arrays, write_arrays, write_atomically
 from elastiqueue.sources import PACKAGE, source_digest, source_files
-from elastiqueue.workflow.experiments import blocks, chunks, load, specified_points
+from elastiqueue.workflow.experiments import blocks, chunks, load, specified_points, write_specifications
 from elastiqueue.workflow.jobs import read_windows, run_block, run_pilots
 from elastiqueue.workflow.summaries import summarise_chunk
 
@@ -159,3 +159,48 @@ def test_digests_follow_imports_and_only_those():
     assert source_digest("elastiqueue.models.tabs.definition") != source_digest(
         "elastiqueue.models.central_queue.definition"
     )
+
+
+def _traced(tmp_path, rate):
+    """The chunk of a scenario with a trace, as it is planned now."""
+    (tmp_path / "rates.csv").write_text(f"time,rate\n0,{rate}\n")
+    scenario = {**VALUES["experiments"]["a"]["scenario"], "arrival_rate": {"trace": str(tmp_path / "rates.csv")}}
+    experiment = {**VALUES["experiments"]["a"], "scenario": scenario, "grid": {"servers": [3], "standby_rate": [1]}}
+    return chunks(load({**VALUES, "experiments": {"a": experiment}}), "a")[0]
+
+
+def test_an_edited_trace_is_another_specification_and_mixes_with_nothing_old(tmp_path):
+    old = _traced(tmp_path, 0.4)
+    short, long, fresh = (tmp_path / name for name in ("x/0-3.npz", "x/0000000-0000006.npz", "y/0000000-0000006.npz"))
+    short = short.with_name("0000000-0000003.npz")
+    run_block(old.specification(), 0, 3, short, short.with_suffix(".json"), None)
+    new = _traced(tmp_path, 0.2)
+    assert (new.name, new.settings) == (old.name, old.settings)
+    assert new.specification() != old.specification()
+    for file in (long, fresh):
+        run_block(new.specification(), 0, 6, file, file.with_suffix(".json"), None)
+    assert long.read_bytes() == fresh.read_bytes()  # nothing of `short` was taken over
+    with pytest.raises(ValueError, match="another scenario"):
+        summarise_chunk(new.specification(), [short], None)
+    with pytest.raises(ValueError, match=r"rates\.csv: was edited after the run had begun"):
+        run_block(old.specification(), 0, 3, short, short.with_suffix(".json"), None)
+
+
+def test_a_large_experiment_is_few_jobs_that_some_more_scenarios_leave_alone():
+    def names(rates, split_by):
+        experiment = {**VALUES["experiments"]["a"], "grid": {"standby_rate": rates}, "split_by": split_by}
+        experiment["scenario"] = {**experiment["scenario"], "servers": 3}
+        return [chunk.name for chunk in chunks(load({**VALUES, "experiments": {"a": experiment}}), "a")]
+
+    rates = [round(0.1 + 0.01 * k, 2) for k in range(600)]
+    for split_by, count in (([], 5), (["standby_rate"], 75)):
+        assert len(names(rates, split_by)) == count
+        assert names(rates[:520], split_by)[:4] == names(rates, split_by)[:4]
+
+
+def test_specifications_are_files_named_by_what_they_hold(tmp_path):
+    write_specifications(tmp_path / "s", {"a": "1", "b": "2"})
+    write_specifications(tmp_path / "s", {"a": "other", "c": "3"})
+    assert {path.name: path.read_text() for path in (tmp_path / "s").iterdir()} == {
+        "a.json": "1", "b.json": "2", "c.json": "3",
+    }  # fmt: skip

@@ -27,7 +27,7 @@ RESULTS = f"results/{RUN.run}"
 OUTPUT = RUN.output
 
 # Specifications by their digests, which are the parameters of the jobs; these read them from files, which may be longer
-# than a command line. A dry run writes none.
+# than a command line. They are written when jobs start, not in a dry run.
 TEXTS = {}
 
 
@@ -39,8 +39,13 @@ def kept(text):
 
 EXPERIMENT = {name: kept(experiment_specification(RUN, name, own.values())) for name, own in CHUNKS.items()}
 CHUNK = {name: {each: kept(chunk.specification()) for each, chunk in own.items()} for name, own in CHUNKS.items()}
-if not workflow.dryrun:
+if not workflow.is_main_process or not workflow.modifier.is_main_snakefile():  # on a node; within another workflow
     write_specifications(f"{RESULTS}/specifications", TEXTS)
+
+
+onstart:
+    write_specifications(f"{RESULTS}/specifications", TEXTS)
+
 
 FIGURES = [f"{OUTPUT}/{name}.{kind}" for name in RUN.figures for kind in ("pdf", "png")]
 
