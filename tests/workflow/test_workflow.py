@@ -19,6 +19,7 @@ output: results/tiny
 replications: 4
 experiments:
   convergence: {grid: {servers: [5, 10], setup_rate: [0.1]}, block: 2, split_by: []}
+  convergence_large: {grid: {servers: [20], setup_rate: [0.1], replications: [4]}, block: 4, split_by: []}
   standby_low_load: {grid: {servers: [10], setup_rate: [1], standby_rate: [1, 0.1]}, split_by: []}
   comparison_servers: {grid: {servers: [5], arrival_rate: [0.3]}, split_by: [model], block: 4}
 """
@@ -107,7 +108,7 @@ def test_a_kernel_edit_reruns_what_uses_the_kernel(project, edited):
     assert counts["simulate"] == 1  # the two delayed-off cases are one chunk
     assert "draw" not in counts
     edited("src/elastiqueue/models/tabs/exponential.py", "idle += 1", "idle += 1 + 0")
-    assert jobs(run(project, "-n"))["simulate"] == 2 + 1 + 3  # blocks of convergence, of standby, models of comparison
+    assert jobs(run(project, "-n"))["simulate"] == 3 + 1 + 3  # blocks of convergence, of standby, models of comparison
     assert jobs(run(project, "-n"))["draw"] == 2
 
 
