@@ -264,7 +264,9 @@ def _chunk(name: str, engine: str, members: Sequence[tuple[dict[str, Any], Scena
         for settings, scenario in members
     ]
     files = {path: file_digest(path) for settings in kept for path in named_files(settings)}
-    sources = source_digest(*ENGINE_MODULES[engine], *sorted({name for scenario in scenarios for name in sources_of(scenario)}))
+    sources = source_digest(
+        *ENGINE_MODULES[engine], *sorted({name for scenario in scenarios for name in sources_of(scenario)})
+    )
     return Chunk(
         name,
         tuple(canonical_json(settings) for settings in kept),
