@@ -81,7 +81,7 @@ rule page:
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
-        figures=captions(RUN.figures),
+        figures=lambda wildcards: captions(RUN.figures),
         caption="What was run, the verdicts on the claims with their parts, and every figure with its data and claims.",
         sources=source_digest("elastiqueue.claims.pages"),
     shell:
@@ -128,7 +128,7 @@ rule evaluate:
         folder=lambda wildcards: EVALUATION,
         claims=EVALUABLE,
         names=EVALUATED,
-        figures=captions(EVALUATED),
+        figures=lambda wildcards: captions(EVALUATED),
         sources=source_digest("elastiqueue.claims.pages", "elastiqueue.results.reference"),
     shell:
         "(python -m elastiqueue claims --run {params.run} --claims {input.claims:q} --only {params.claims} --output {params.folder:q}"

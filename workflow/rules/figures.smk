@@ -1,5 +1,6 @@
 # The figures, each with the data behind it; a diagram has none.
 DIAGRAMS = [name for name, spec in RUN.figures.items() if not spec.experiments]
+NONE = "(?!)"  # matches nothing
 
 
 rule draw:
@@ -12,7 +13,7 @@ rule draw:
     log:
         f"{RESULTS}/logs/draw/{{figure}}.log",
     wildcard_constraints:
-        figure="|".join(name for name in RUN.figures if name not in DIAGRAMS),
+        figure="|".join(name for name in RUN.figures if name not in DIAGRAMS) or NONE,
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,
@@ -35,7 +36,7 @@ rule diagram:
     log:
         f"{RESULTS}/logs/diagram/{{figure}}.log",
     wildcard_constraints:
-        figure="|".join(DIAGRAMS),
+        figure="|".join(DIAGRAMS) or NONE,
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=10,

@@ -15,7 +15,7 @@ from elastiqueue.results.provenance import cpu_model, usable_cores
 from elastiqueue.scenarios.reading import ConfigError, merged, read_yaml
 from elastiqueue.workflow.experiments import load
 from elastiqueue.workflow.running_time import predict
-from elastiqueue.workflow.runs import composed
+from elastiqueue.workflow.runs import WORKFLOW, composed
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     values: dict[str, Any] = {}
     for path in options.configfile:
         values = merged(values, read_yaml(path))
-    config = load(composed(values, "config/config.yaml", "config/claims.yaml"))
+    config = load(composed(values, WORKFLOW / "config/config.yaml", WORKFLOW / "config/claims.yaml"))
     prediction = predict(config, options.cores)
     rows = [[name, "unknown" if cpu is None else f"{cpu:.0f}"] for name, cpu in prediction.cpu.items()]
     print(aligned([["experiment", "CPU seconds"], *rows, ["all", f"{prediction.total:.0f}"]]))

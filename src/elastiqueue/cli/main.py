@@ -28,6 +28,8 @@ COMMANDS = {
     "stability": "whether a scenario with unlimited buffers is stable: verdict, drift and margin",
     "capacity": "capacity region of a cluster: facets, distances, dominant facets, largest stable load",
     "plan": "the cheapest standby period, or any other key, within a limit of the wait",
+    "run": "make a run of your own: its experiments, figures, tables and claims",
+    "new": "write a commented starting file of a run of your own",
     "claims": "judge the papers' claims on the results of a finished run",
     "page": "write the page of a finished run: what was run, the verdicts on the claims, the figures",
     "verify": "compare a finished run with the reference results",

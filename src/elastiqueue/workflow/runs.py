@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from elastiqueue.scenarios.reading import ConfigError, merged, read_yaml
+from elastiqueue.sources import PACKAGE
 
+# The folder of workflow/, config/ and profiles/: the checkout's root, or data of the installed package.
+WORKFLOW = next(
+    (folder for folder in (PACKAGE / "run_files", PACKAGE.parents[1]) if (folder / "workflow/Snakefile").is_file()),
+    PACKAGE.parents[1],
+)
 CONTENT = ("experiments", "figures", "tables", "claims")
 
 

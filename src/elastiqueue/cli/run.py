@@ -1,0 +1,91 @@
+"""Make a run of your own: the experiments, figures, tables and claims of its file, and nothing else.
+
+Relative paths in the file, and results, are taken from the folder of the file: results/NAME and the folder that
+`output` names. What is there and still fits is kept. Snakemake does the work; its log is results/NAME/logs/run.log.
+
+Examples:
+  elastiqueue new study && elastiqueue run study/run.yaml
+  elastiqueue run study/run.yaml --cores 4
+  elastiqueue run study/run.yaml results/study/wait.pdf     one figure only
+  elastiqueue run study/run.yaml --profile profiles/slurm   on a cluster
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from elastiqueue.cli.options import Progress
+from elastiqueue.results.files import write_atomically
+from elastiqueue.scenarios.reading import ConfigError, read_yaml
+from elastiqueue.workflow.experiments import load
+from elastiqueue.workflow.runs import WORKFLOW, composed
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("file", metavar="RUN.yaml")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="files to make; all of them by default")
+    parser.add_argument("--cores", default="all", metavar="N", help="default: all of them")
+    parser.add_argument("--profile", metavar="FOLDER", help="a profile of Snakemake, of a cluster say")
+    parser.add_argument("--dry-run", "-n", action="store_true", help="count the jobs, do none")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Validate the file, then let Snakemake do what is missing; returns the exit status."""
+    if options.cores != "all" and not (options.cores.isdecimal() and int(options.cores) > 0):
+        raise ConfigError(f"--cores = {options.cores}: must be a number of at least 1, or all")
+    values, file = read_yaml(options.file), Path(options.file).resolve()
+    if values.get("run") is None:
+        values["run"] = re.sub(r"^[^A-Za-z]+|[^A-Za-z0-9_]", "", file.stem.replace("-", "_")) or "own"
+    config = load(composed(values, WORKFLOW / "config/config.yaml", WORKFLOW / "config/claims.yaml"))
+    command = [
+        sys.executable, "-P", "-m", "snakemake", "--snakefile", str(WORKFLOW / "workflow/Snakefile"),
+        "--directory", str(file.parent), "--configfile", str(file), "--config", f"run={config.run}",
+        "--cores", options.cores, "--workflow-profile", str(WORKFLOW / "profiles/default"),
+    ]  # fmt: skip
+    if options.profile is not None:
+        command += [
+            "--profile",
+            str(Path(options.profile).resolve()) if Path(options.profile).is_dir() else options.profile,
+        ]
+    if options.dry_run:
+        command += ["--dry-run", "--quiet", "rules"]
+    log = file.parent / f"results/{config.run}/logs/run.log"
+    process = subprocess.Popen(
+        [*command, "--", *options.targets], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    try:
+        lines = _follow(process.stdout, None if options.dry_run else log)
+    finally:  # an interrupt reaches Snakemake, too, which removes what is half made
+        status = process.wait()
+    if status:
+        own = dict.fromkeys(line for line in lines if line.startswith("elastiqueue: "))
+        print("\n".join(own or lines[-20:]), file=sys.stderr)
+        where = "" if options.dry_run else f"; all that was said is in {log}"
+        print(f"elastiqueue: run = {config.run}: is not complete{where}", file=sys.stderr)
+        return 2 if own else 1
+    if options.dry_run:
+        table = "\n".join(lines).partition("Job stats:\n")[2].partition("\n\n")[0]
+        print(table or "nothing to be done")
+    else:
+        print(f"{config.run}: complete; figures are in {file.parent / config.output}, tables in {log.parents[1]}")
+    return 0
+
+
+def _follow(output: Iterable[str], log: Path | None) -> list[str]:
+    """Show on a terminal how far Snakemake is, and keep what it says in the log; returns its lines."""
+    lines = []
+    with Progress("steps") as progress:
+        for line in output:
+            lines.append(line.rstrip("\n"))
+            if step := re.match(r"(\d+) of (\d+) steps", line):
+                progress(int(step[1]), int(step[2]))
+    if log is not None:
+        write_atomically(log, "\n".join(lines) + "\n")
+    return lines
