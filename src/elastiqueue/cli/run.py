@@ -6,8 +6,8 @@ Relative paths in the file, and results, are taken from the folder of the file: 
 Examples:
   elastiqueue new study && elastiqueue run study/run.yaml
   elastiqueue run study/run.yaml --cores 4
-  elastiqueue run study/run.yaml results/study/wait.pdf     one figure only
-  elastiqueue run study/run.yaml --profile profiles/slurm   on a cluster
+  elastiqueue run study/run.yaml --targets results/study/wait_and_power.pdf
+  elastiqueue run study/run.yaml --profile profiles/slurm
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from elastiqueue.workflow.runs import WORKFLOW, composed
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("file", metavar="RUN.yaml")
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help="files to make; all of them by default")
+    parser.add_argument("--targets", nargs="+", default=[], metavar="FILE", help="make these files only")
     parser.add_argument("--cores", default="all", metavar="N", help="default: all of them")
     parser.add_argument("--profile", metavar="FOLDER", help="a profile of Snakemake, of a cluster say")
     parser.add_argument("--dry-run", "-n", action="store_true", help="count the jobs, do none")
@@ -56,14 +56,13 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         command += ["--dry-run", "--quiet", "rules"]
     log = file.parent / f"results/{config.run}/logs/run.log"
-    process = subprocess.Popen(
-        [*command, "--", *options.targets], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    assert process.stdout is not None
-    try:
-        lines = _follow(process.stdout, None if options.dry_run else log)
-    finally:  # an interrupt reaches Snakemake, too, which removes what is half made
-        status = process.wait()
+    whole = [*command, "--", *options.targets]
+    with subprocess.Popen(whole, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        try:
+            lines = _follow(process.stdout, None if options.dry_run else log)
+        finally:  # an interrupt reaches Snakemake, too, which removes what is half made
+            status = process.wait()
     if status:
         own = dict.fromkeys(line for line in lines if line.startswith("elastiqueue: "))
         print("\n".join(own or lines[-20:]), file=sys.stderr)
