@@ -15,6 +15,7 @@ from elastiqueue.scenarios.registry import MODELS, row_of
 ENGINE_MODULES = {
     "simulate": ("elastiqueue.engines.simulation",),
     "exact": ("elastiqueue.engines.exact",),
+    "coverage": ("elastiqueue.engines.coverage",),
     "fluid": ("elastiqueue.engines.fluid",),
     "fluid_stability": ("elastiqueue.engines.fluid",),
     "capacity": ("elastiqueue.engines.capacity",),

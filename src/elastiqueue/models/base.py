@@ -47,7 +47,7 @@ def overload(scenario: Any, warm_up: float) -> tuple[float, float] | None:
 
     It lasts for a quarter of the warm-up. Returns rate and end; None where the scenario starts otherwise.
     """
-    if getattr(scenario, "start", None) != "overloaded":
+    if getattr(scenario, "start", None) != "overloaded" or warm_up <= 0.0:
         return None
     rate = scenario.arrival.at(0.0)
     return max(min(1.5 * rate, 1.0 + (1.0 - rate) / 2), 1.1 * rate), warm_up / 4

@@ -36,13 +36,14 @@ class Experiment(Strict):
     """A base scenario, cases and a grid; all combinations are run."""
 
     engine: Literal[
-        "simulate", "exact", "fluid", "fluid_stability", "stability", "stability_map", "capacity", "bounds"
+        "simulate", "exact", "coverage", "fluid", "fluid_stability", "stability", "stability_map", "capacity", "bounds"
     ] = Field(
         "simulate",
-        description="simulate: the simulator; exact: exact solver; fluid: the fluid limit; fluid_stability: the fluid "
-        "limit from as many starts as `replications` says, and the time of each to the fixed point; stability: verdict "
-        "and drift; stability_map: the smallest stable number of servers; capacity: facets and distances of a cluster; "
-        "bounds: its heavy-traffic bounds.",
+        description="simulate: the simulator; exact: exact solver; coverage: how often intervals hold the exact value, "
+        "in as many experiments as `replications` says; fluid: the fluid limit; fluid_stability: the fluid limit from "
+        "as many starts as `replications` says, and the time of each to the fixed point; stability: verdict and drift; "
+        "stability_map: the smallest stable number of servers; capacity: facets and distances of a cluster; bounds: "
+        "its heavy-traffic bounds.",
     )
     scenario: dict[str, Any] = Field(description="Keys of the base scenario (README, 'Own experiments').")
     cases: list[dict[str, Any]] = Field(
