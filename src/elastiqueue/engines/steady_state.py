@@ -27,6 +27,7 @@ from elastiqueue.errors import ConfigError
 from elastiqueue.models.registry import model_of
 from elastiqueue.sampling.streams import PILOT, stream
 from elastiqueue.scenarios.autoscaling import ServiceScenario
+from elastiqueue.scenarios.registry import row_of
 from elastiqueue.statistics.autocorrelation import autocorrelation_time
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def slow_queue(scenario: ServiceScenario) -> tuple[float, str]:
     if rate >= 1.0:  # its buffers are finite
         return (scenario.buffer or 1.0) ** 2 / 10, ""
     variance = (1.0 + rate) * (1.0 + scenario.phase_type.scv()) / 2
-    if scenario.setup_rate and scenario.model not in ("jiq", "always_on"):
+    if scenario.setup_rate and row_of(scenario).turns_on:
         variance += rate * (1.0 - rate) / scenario.setup_rate
     time, doubt = variance / (n * (1.0 - rate) ** 2), ""
     if scenario.model != "tabs" or scenario.aborts or n == 1 or not scenario.standby_rate:

@@ -22,6 +22,7 @@ from elastiqueue.errors import ConfigError, printable
 SERVICE = "elastiqueue.scenarios.autoscaling:ServiceScenario"
 SLOTTED = "elastiqueue.models.slotted"
 FLUID = ("fluid", "fluid_stability")
+EXACT = ("simulate", "exact", "coverage")
 
 
 @dataclass(frozen=True)
@@ -73,26 +74,26 @@ _SLOTTED_METRICS = (
 )  # fmt: skip
 MODELS = {
     "tabs": Model(
-        "token-based auto-scaling", SERVICE, ("simulate", "exact", *FLUID, "stability", "stability_map"),
+        "token-based auto-scaling", SERVICE, (*EXACT, *FLUID, "stability", "stability_map"),
         f"{_TABS}.definition", _TABS_KERNELS, ("standby_rate", "setup_rate", "abort_setups", "buffer"),
         ("standby_rate", "setup_rate"),
     ),
     "jiq": Model(
-        "join the idle queue, all servers on", SERVICE, ("simulate", "exact", *FLUID, "stability"),
+        "join the idle queue, all servers on", SERVICE, (*EXACT, *FLUID, "stability"),
         f"{_TABS}.definition", _TABS_KERNELS, ("buffer",),
     ),
     "delayed_off": Model(
-        "one central queue, M/M/N/setup/delayedoff", SERVICE, ("simulate", "exact", "stability"),
+        "one central queue, M/M/N/setup/delayedoff", SERVICE, (*EXACT, "stability"),
         f"{_CENTRAL}.definition", _CENTRAL_KERNELS, ("standby_rate", "setup_rate", "abort_setups", "staggered"),
         ("standby_rate", "setup_rate"), aborts=True,
     ),
     "setup": Model(
-        "one central queue, M/M/N/setup", SERVICE, ("simulate", "exact", "stability"),
+        "one central queue, M/M/N/setup", SERVICE, (*EXACT, "stability"),
         f"{_CENTRAL}.definition", _CENTRAL_KERNELS, ("setup_rate", "abort_setups", "staggered"), ("setup_rate",),
         aborts=True,
     ),
     "always_on": Model(
-        "one central queue, M/M/N", SERVICE, ("simulate", "exact", "stability"),
+        "one central queue, M/M/N", SERVICE, (*EXACT, "stability"),
         f"{_CENTRAL}.definition", _CENTRAL_KERNELS,
     ),
     "cluster": Model(
