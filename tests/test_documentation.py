@@ -25,8 +25,13 @@ def test_links_resolve(root: Path, page: str):
 
 
 def _commands(root: Path) -> list[str]:
-    blocks = re.findall(r"```\n(.*?)```", (root / "README.md").read_text(), re.S)
-    return [line for block in blocks for line in block.strip().splitlines()]
+    return [line for block in _blocks(root, "") for line in block.strip().splitlines()]
+
+
+def _blocks(root: Path, language: str) -> list[str]:
+    """Code blocks of the README in a language."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (root / "README.md").read_text(), re.S | re.M)
+    return [text for name, text in blocks if name == language]
 
 
 def test_lines_of_the_readme_are_short(root: Path):
@@ -47,7 +52,7 @@ def test_the_layout_of_the_readme_names_every_folder_and_no_other(root: Path):
 
 def test_the_python_of_the_readme_runs(root: Path, monkeypatch, capsys):
     monkeypatch.chdir(root)
-    for block in re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.S):
+    for block in _blocks(root, "python"):
         exec(block, {})
     assert capsys.readouterr().out.count("mean_wait ") >= 2
 
