@@ -21,7 +21,7 @@ WITHOUT_EFFECT = frozenset(
 
 
 def _file_of(module: str) -> Path | None:
-    if module.endswith(".py"):  # a file of the user's
+    if _is_file(module):
         return Path(module)
     parts = module.split(".")
     if parts[0] != PACKAGE.name:
@@ -52,7 +52,6 @@ def _imports(path: Path) -> frozenset[str]:
     return frozenset(name for name in found - WITHOUT_EFFECT if _file_of(name))
 
 
-@cache
 def source_files(*modules: str) -> tuple[Path, ...]:
     """The files of the modules and of all that they import from this package, sorted.
 
@@ -65,14 +64,23 @@ def source_files(*modules: str) -> tuple[Path, ...]:
         if path is None or path in seen:
             continue
         seen.add(path)
-        todo.extend(_imports(path))
+        todo.extend(_imports(path) if path.is_relative_to(PACKAGE) else _imports.__wrapped__(path))
     return tuple(sorted(seen))
 
 
-@cache
 def source_digest(*modules: str) -> str:
     """Digest (32 hex digits) of the code that the modules consist of."""
+    return _digest(source_files(*modules)) if any(map(_is_file, modules)) else _digest_of(modules)
+
+
+@cache
+def _digest_of(modules: tuple[str, ...]) -> str:
     return _digest(source_files(*modules))
+
+
+def _is_file(module: str) -> bool:
+    """Whether it is a file of the user's, which may change while the package is in use."""
+    return module.endswith(".py")
 
 
 def kernel_files() -> list[Path]:

@@ -156,6 +156,7 @@ NEEDED = (
     "Scenario", "COUNTS", "EVENTS", "parameters", "kinds", "initial", "rates", "happen", "integrals", "observed",
     "path", "metrics",
 )  # fmt: skip
+OPTIONAL = ("level_size", "least_states", "least_level")
 
 
 @cache
@@ -170,6 +171,10 @@ def _load_file(path: Path, content: str) -> ModuleType:
     except Exception as error:
         del sys.modules[title]
         raise ConfigError(f"model = {path}: {type(error).__name__}: {printable(error)}") from None
+    base = getattr(module, "BASE", None)  # another definition, which has what this one leaves out
+    for name in NEEDED + OPTIONAL:
+        if not hasattr(module, name) and hasattr(base, name):
+            setattr(module, name, getattr(base, name))
     missing = [name for name in NEEDED if not hasattr(module, name)]
     if missing:
         raise ConfigError(f"model = {path}: must define {', '.join(missing)} (CONTRIBUTING.md)")
