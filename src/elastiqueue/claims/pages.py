@@ -233,6 +233,8 @@ def report_opening(
         facts, verdicts, lambda name: item(f"{name}.png"), lambda _: item("index.html"), [one.name for one in figures]
     )
     title = f"Results of the run {facts['run']}"
-    style = "".join(STYLE[STYLE.index(".wide") :].split("\n"))
-    raw = f"<style>{style}</style>{inner}".replace("<tr>", "\n   <tr>")  # docutils refuses long lines
-    return f"{title}\n{'=' * len(title)}\n\n.. raw:: html\n\n   {{% raw %}}{raw}{{% endraw %}}\n"
+    style = STYLE[STYLE.index("dl{") :]
+    raw = f"<style>{style}</style>{inner}".replace("<tr>", "\n<tr>")  # docutils refuses long lines
+    lines = [".. raw:: html", "", *(f"   {line}" for line in raw.splitlines() if line)]
+    # A template of Jinja, which takes the spaces before its own tags away: they stand in lines of their own.
+    return "\n".join(["{% raw %}", title, "=" * len(title), "", *lines, "{% endraw %}"]) + "\n"
