@@ -52,7 +52,7 @@ rule claims:
         f"{RESULTS}/logs/claims.log",
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
-        runtime=10,
+        runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
@@ -77,7 +77,7 @@ rule page:
         f"{RESULTS}/logs/page.log",
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
-        runtime=10,
+        runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
@@ -99,7 +99,7 @@ rule verify:
         f"{RESULTS}/logs/verify.log",
     resources:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
-        runtime=10,
+        runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
@@ -121,7 +121,7 @@ rule evaluate:
         f"{RESULTS}/logs/evaluate.log",
     resources:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
-        runtime=10,
+        runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
@@ -147,7 +147,7 @@ rule manifest:
         f"{RESULTS}/logs/manifest.log",
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
-        runtime=10,
+        runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,

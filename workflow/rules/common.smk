@@ -76,6 +76,13 @@ def pilots(wildcards):
     return f"{RESULTS}/pilots/{wildcards.experiment}/{wildcards.chunk}.json" if chunk.steady else []
 
 
+def minutes(wildcards, attempt):
+    """Run time of a block to ask a batch system for: three times what its events take, and twice as much each time."""
+    count = int(wildcards.last) - int(wildcards.first)
+    chunk = CHUNKS[wildcards.experiment][wildcards.chunk]
+    return (1 + int(3 * count * chunk.seconds / 60)) * 2 ** (attempt - 1)
+
+
 def block_files(wildcards):
     size = RUN.experiments[wildcards.experiment].block
     return [

@@ -10,7 +10,8 @@ rule compute:
     priority: 1  # the longest job may be among them, and nothing waits for the simulations alone
     resources:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
-        runtime=30,
+        runtime=lambda wildcards, attempt: 2**attempt
+        * (3 if RUN.experiments[wildcards.experiment].engine == "stability_map" else 1),
     params:
         spec=lambda wildcards: EXPERIMENT[wildcards.experiment],
     shell:

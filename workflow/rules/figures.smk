@@ -16,7 +16,7 @@ rule draw:
         figure="|".join(name for name in RUN.figures if name not in DIAGRAMS) or NONE,
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
-        runtime=10,
+        runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         spec=drawing,
         caption=lambda wildcards: caption(RUN, wildcards.figure),
@@ -39,7 +39,7 @@ rule diagram:
         figure="|".join(DIAGRAMS) or NONE,
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
-        runtime=10,
+        runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         spec=drawing,
         caption=lambda wildcards: caption(RUN, wildcards.figure),

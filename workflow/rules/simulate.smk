@@ -9,7 +9,7 @@ rule pilot:
     cache: True
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
-        runtime=10,
+        runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         spec=specification,
     shell:
@@ -31,7 +31,7 @@ rule simulate:
     cache: True
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
-        runtime=30,
+        runtime=minutes,
     params:
         spec=specification,
         first=lambda wildcards: int(wildcards.first),
@@ -50,7 +50,7 @@ rule summarise:
         f"{RESULTS}/logs/summarise/{{experiment}}.log",
     resources:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
-        runtime=10,
+        runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         spec=lambda wildcards: EXPERIMENT[wildcards.experiment],
         sources=source_digest("elastiqueue.workflow.summaries"),

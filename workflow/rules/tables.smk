@@ -36,7 +36,7 @@ rule table:
         table="facets|bounds",
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
-        runtime=10,
+        runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         caption=lambda wildcards: CAPTIONS[wildcards.table],
         sources=source_digest("elastiqueue.tables.cluster_tables"),

@@ -26,7 +26,7 @@ from elastiqueue.results.files import write_atomically
 from elastiqueue.sampling.streams import canonical_json, digest
 from elastiqueue.scenarios.autoscaling import STEADY_RUNS, ServiceScenario
 from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
-from elastiqueue.sources import file_digest, source_digest
+from elastiqueue.sources import PACKAGE, file_digest, source_digest
 from elastiqueue.workflow.figures import check_figures
 
 MAX_SCENARIOS, MAX_BLOCKS = 100_000, 20_000  # of an experiment; the workflow engine plans some hundred jobs a second
@@ -127,7 +127,44 @@ def load(values: Mapping[str, Any]) -> RunConfig:
         except ConfigError as error:
             raise ConfigError(f"experiments.{name}: {error}") from None
     check_figures(config, scenarios)
+    check_output(config.run, config.output)
     return config
+
+
+# What an output must not lie in: sources and what belongs to other programs.
+CLOSED = (
+    "src",
+    "workflow",
+    "config",
+    "tests",
+    "profiles",
+    "benchmarks",
+    ".git",
+    ".ci",
+    ".venv",
+    ".snakemake",
+    "paper_figures/reference",
+)
+
+
+def check_output(run: str, output: str) -> None:
+    """Raise ConfigError where the output of a run would be written over sources, references or another run's."""
+    here, folder = Path.cwd().resolve(), Path(output).resolve()
+    results, closed = here / "results", [*(here / name for name in CLOSED), PACKAGE.resolve()]
+    if folder == here or folder in here.parents:
+        raise ConfigError(f"output = {output}: must be a folder of its own, not the working folder or one above it")
+    if any(folder.is_relative_to(each) for each in closed):
+        raise ConfigError(f"output = {output}: must not lie in sources, settings or reference results")
+    if folder == results or (folder.is_relative_to(results) and not folder.is_relative_to(results / run)):
+        raise ConfigError(f"output = {output}: must not be the results of another run; results/{run} is this one's")
+    if folder == here / "paper_figures" and run != "paper":
+        raise ConfigError(f"output = {output}: is that of the papers' run; run {run} needs a folder of its own")
+    try:
+        other = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["run"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if other != run:
+        raise ConfigError(f"output = {output}: holds the results of the run {other}; run {run} needs another folder")
 
 
 def _settings(experiment: Experiment, case: Mapping[str, Any], values: tuple[Any, ...]) -> dict[str, Any]:
@@ -180,6 +217,7 @@ class Chunk:
     files: tuple[tuple[str, str], ...]  # that the scenarios name, with their digests
     replications: int
     steady: bool  # some scenario's window is fixed by a pilot run
+    seconds: float  # that a replication of all of them takes, to within a factor of some three
 
     @property
     def name(self) -> str:
@@ -275,7 +313,20 @@ def _chunk(name: str, engine: str, members: Sequence[tuple[dict[str, Any], Scena
         tuple(sorted(files.items())),
         max(scenario.replications for scenario in scenarios),
         any(getattr(scenario, "horizon", None) == "auto" for scenario in scenarios),
+        sum(map(_seconds, scenarios)),
     )
+
+
+def _seconds(scenario: Scenario) -> float:
+    """Time of a replication, roughly: 8 ns per arrival and phase up to 10^4 servers; per slot .2 us, per server 5 ns."""
+    if isinstance(scenario, ServiceScenario):
+        automatic = 10 * (1 + scenario.measured) * scenario.relaxation_time
+        time = automatic if isinstance(scenario.horizon, str) else scenario.horizon
+        servers = min(scenario.servers, 1e4 * (scenario.servers / 1e4) ** 0.6)
+        return 8e-9 * servers * scenario.arrival.maximum() * time * sum(scenario.phase_type.visits())
+    if isinstance(scenario.slots, str) or isinstance(scenario.warm_up, str):
+        return 0.1
+    return (2e-7 + 5e-9 * int(scenario.describe()["servers"])) * (scenario.slots + scenario.warm_up)
 
 
 def write_specifications(folder: str | Path, texts: Mapping[str, str]) -> None:
