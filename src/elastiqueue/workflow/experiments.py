@@ -318,7 +318,7 @@ def _chunk(name: str, engine: str, members: Sequence[tuple[dict[str, Any], Scena
 
 
 def _seconds(scenario: Scenario) -> float:
-    """Time of a replication, roughly: 8 ns per arrival and phase up to 10^4 servers; per slot .2 us, per server 5 ns."""
+    """Time of a replication, roughly: 8 ns per arrival and phase up to 10^4 servers; a slot .2 us, its servers 5 ns."""
     if isinstance(scenario, ServiceScenario):
         automatic = 10 * (1 + scenario.measured) * scenario.relaxation_time
         time = automatic if isinstance(scenario.horizon, str) else scenario.horizon
