@@ -131,6 +131,12 @@ def test_a_function_a_vertical_line_and_a_joined_metric():
     assert span == same
 
 
+def test_metrics_of_a_scenario_are_in_one_row_whatever_is_said_of_each():
+    data = pd.concat([table(servers=[5], mean=[2.0]), table(servers=[5], mean=[3.0]).assign(metric="power")])
+    rows = Rows.of(data.assign(lag_1=[0.1, 0.2], effective=[9.0, 10.0], settings=["a", "b"]))
+    assert rows.evaluate("power / mean_wait").tolist() == [1.5]
+
+
 def test_texts_are_filled_from_the_data():
     rows = Rows.of(table(servers=[1000, 1000], setup_rate=[0.1, 0.01], mean=[1.0, 2.0]))
     assert filled("N = {{servers}}, {{1 / setup_rate}}: {{mean_wait:.2f}}", rows) == "N = $10^{3}$, 10, 100: 1.00, 2.00"

@@ -15,7 +15,8 @@ from elastiqueue.figures import expressions
 
 Array = NDArray[np.float64]
 MEASURES = ("mean", "se", "ci_low", "ci_high", "n")
-NOT_KEYS = {"metric", "note", *MEASURES}
+# Columns that say how a value was found, which differs from metric to metric of the same scenario.
+NOT_KEYS = {"metric", "note", "settings", "warm_up", "batches", "lag_1", "effective", *MEASURES}
 
 
 class Rows:
