@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import runpy
 
 import numpy as np
 import pandas as pd
@@ -208,3 +209,20 @@ def test_a_figure_needs_what_stands_along_its_axes():
     with pytest.raises(ValidationError, match="y: is missing"):
         FigureSpec.model_validate({"experiments": ["run"], "x": "load"})
     assert "curves" in drawings()
+
+
+@pytest.mark.parametrize("name", ["serverless", "virtual_machines", "flash_crowd"])
+def test_every_example_is_a_run_of_its_own_with_a_page(name):
+    config = load(
+        composed(
+            read_yaml(ROOT / f"config/examples/{name}.yaml"), ROOT / "config/config.yaml", ROOT / "config/claims.yaml"
+        )
+    )
+    assert config.run == name
+    assert config.figures
+    assert f"{name}.yaml" in (ROOT / f"config/examples/{name}.md").read_text()
+
+
+def test_the_trace_of_the_flash_crowd_is_what_its_script_writes(capsys):
+    runpy.run_path(str(ROOT / "config/examples/flash_crowd.py"))
+    assert capsys.readouterr().out == (ROOT / "config/examples/flash_crowd.csv").read_text()
