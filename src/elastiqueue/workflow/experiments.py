@@ -298,7 +298,9 @@ def _chunk(name: str, engine: str, members: Sequence[tuple[dict[str, Any], Scena
         {
             key: value
             for key, value in settings.items()
-            if key != "replications" or engine == "fluid_stability" or getattr(scenario, "slots", None) == "auto"
+            if key != "replications"
+            or engine in ("coverage", "fluid_stability")
+            or getattr(scenario, "slots", None) == "auto"
         }
         for settings, scenario in members
     ]
