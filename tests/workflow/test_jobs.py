@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from elastiqueue.errors import ConfigError
 from elastiqueue.results.files import read_arrays, write_arrays, write_atomically
 from elastiqueue.sources import PACKAGE, source_digest, source_files
 from elastiqueue.workflow.experiments import blocks, chunks, load, specified_points, write_specifications
@@ -204,3 +206,58 @@ def test_specifications_are_files_named_by_what_they_hold(tmp_path):
     assert {path.name: path.read_text() for path in (tmp_path / "s").iterdir()} == {
         "a.json": "1", "b.json": "2", "c.json": "3",
     }  # fmt: skip
+
+
+def to_a_precision(tmp_path: Path, block: int) -> tuple[list[dict], list[int]]:
+    """Rows of the summary of a run to a precision, and the replications of each of its two scenarios."""
+    scenario = {"model": "always_on", "servers": 1, "arrival_rate": 0.5, "horizon": 200}
+    experiment = {
+        "scenario": scenario, "grid": {"arrival_rate": [0.2, 0.8]}, "metrics": ["busy"], "block": block,
+        "precision": {"metric": "busy", "relative": 0.02}, "at_most": 300,
+    }  # fmt: skip
+    (chunk,) = chunks(load({**VALUES, "replications": 2, "figures": {}, "experiments": {"a": experiment}}), "a")
+    assert chunk.rounds == (30, 60, 120, 240, 300)
+    folder = tmp_path / str(block)
+    files = {pair: folder / f"{pair[0]:07d}-{pair[1]:07d}.npz" for pair in chunk.ranges}
+    for (first, last), file in files.items():
+        before = [files[pair] for pair in chunk.before(first)]
+        assert all(pair[1] <= first for pair in chunk.before(first))
+        run_block(chunk.specification(), first, last, file, file.with_suffix(".json"), None, before)
+    rows = summarise_chunk(chunk.specification(), list(files.values()), ["busy"])
+    return rows, [row["n"] for row in rows]
+
+
+def test_a_run_to_a_precision_adds_rounds_until_it_is_reached(tmp_path) -> None:
+    rows, counts = to_a_precision(tmp_path, 10)
+    assert set(counts) <= {30, 60, 120, 240, 300}
+    assert counts[0] > counts[1]  # light load: a shorter busy fraction, known less well in so many services
+    for row in rows:
+        assert (row["ci_high"] - row["ci_low"]) / 2 <= 0.02 * row["mean"] or row["n"] == 300
+    assert to_a_precision(tmp_path, 64) == (rows, counts)  # whatever the size of the jobs
+
+
+def test_a_precision_that_is_not_reached_is_said(tmp_path, capsys) -> None:
+    experiment = {
+        "scenario": {"model": "always_on", "servers": 1, "arrival_rate": 0.5, "horizon": 20}, "at_most": 30,
+        "precision": {"metric": "busy", "relative": 0.0001},
+    }  # fmt: skip
+    (chunk,) = chunks(load({**VALUES, "figures": {}, "experiments": {"a": experiment}}), "a")
+    file = tmp_path / "0000000-0000030.npz"
+    run_block(chunk.specification(), 0, 30, file, file.with_suffix(".json"), None)
+    notes = {row["metric"]: row.get("note") for row in summarise_chunk(chunk.specification(), [file], None)}
+    assert notes["busy"] == "precision of 0.0001 not reached in 30 replications or batches"
+    assert notes["power"] is None
+    assert "busy: precision of 0.0001 not reached" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"precision": {"metric": "nothing", "relative": 0.1}}, "precision.metric = nothing: must be one"),
+        ({"precision": {"metric": "busy", "relative": 2}}, "precision.relative = 2"),
+    ],
+)
+def test_impossible_precisions_are_refused(change, message) -> None:
+    scenario = {"model": "always_on", "servers": 1, "arrival_rate": 0.5}
+    with pytest.raises(ConfigError, match=message):
+        load({**VALUES, "figures": {}, "experiments": {"a": {"scenario": scenario, **change}}})

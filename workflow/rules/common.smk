@@ -5,7 +5,7 @@ from pathlib import Path
 
 from elastiqueue.errors import ConfigError, refuse
 from elastiqueue.results.files import text_digest
-from elastiqueue.workflow.experiments import blocks, chunks, experiment_specification, load, write_specifications
+from elastiqueue.workflow.experiments import chunks, experiment_specification, load, write_specifications
 from elastiqueue.workflow.figures import caption
 from elastiqueue.workflow.runs import composed, given
 from elastiqueue.sources import source_digest
@@ -83,13 +83,22 @@ def minutes(wildcards, attempt):
     return (1 + int(3 * count * chunk.seconds / 60)) * 2 ** (attempt - 1)
 
 
+def files_of_blocks(experiment, chunk, ranges):
+    return [f"{RESULTS}/blocks/{experiment}/{chunk}/{first:07d}-{last:07d}.npz" for first, last in ranges]
+
+
 def block_files(wildcards):
-    size = RUN.experiments[wildcards.experiment].block
     return [
-        f"{RESULTS}/blocks/{wildcards.experiment}/{name}/{first:07d}-{last:07d}.npz"
+        file
         for name, chunk in CHUNKS[wildcards.experiment].items()
-        for first, last in blocks(chunk.replications, size)
+        for file in files_of_blocks(wildcards.experiment, name, chunk.ranges)
     ]
+
+
+def blocks_before(wildcards):
+    """Of a run to a precision: the blocks of the rounds before, which tell what is still needed."""
+    chunk = CHUNKS[wildcards.experiment][wildcards.chunk]
+    return files_of_blocks(wildcards.experiment, wildcards.chunk, chunk.before(int(wildcards.first)))
 
 
 def summaries(wildcards):

@@ -20,6 +20,7 @@ rule pilot:
 rule simulate:
     input:
         pilots=pilots,
+        before=blocks_before,
     output:
         multiext(
             f"{RESULTS}/blocks/{{experiment}}/{{chunk}}/{{first}}-{{last}}",
@@ -38,7 +39,7 @@ rule simulate:
         last=lambda wildcards: int(wildcards.last),
     shell:
         "python -m elastiqueue.workflow.steps block --spec {RESULTS}/specifications/{params.spec}.json --first {params.first} --last {params.last}"
-        " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} 2>&1 | tee {log:q}"
+        " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} --before {input.before:q} 2>&1 | tee {log:q}"
 
 
 rule summarise:

@@ -24,7 +24,7 @@ from elastiqueue.figures.schema import FigureSpec, Name
 from elastiqueue.models.registry import has_metric, metric_names, sources_of
 from elastiqueue.results.files import write_atomically
 from elastiqueue.sampling.streams import canonical_json, digest
-from elastiqueue.scenarios.autoscaling import STEADY_RUNS, ServiceScenario
+from elastiqueue.scenarios.autoscaling import STEADY_RUNS, Precision, ServiceScenario
 from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.sources import PACKAGE, file_digest, source_digest
 from elastiqueue.workflow.figures import check_figures
@@ -63,6 +63,15 @@ class Experiment(Strict):
         default_factory=list, description="Keys whose values are simulated by jobs of their own; [] is one chunk."
     )
     block: Annotated[int, Field(ge=1)] = Field(50, description="Replications per job.")
+    precision: Precision | None = Field(
+        None,
+        description="{metric, relative}: as many replications as each scenario needs until the 95 % half-width of the "
+        "metric is that narrow. They are added in rounds that double them, from 30 (steady states: 8) or the given "
+        "number on.",
+    )
+    at_most: Annotated[int, Field(ge=2, le=1_000_000)] = Field(
+        1000, description="Replications at which a run to a precision ends in any case."
+    )
 
 
 class RunConfig(Strict):
@@ -119,7 +128,13 @@ def load(values: Mapping[str, Any]) -> RunConfig:
                 if experiment.engine == "simulate" and count > MAX_BLOCKS:
                     raise ConfigError(f"block = {experiment.block}: {count:,} jobs: at most {MAX_BLOCKS:,} are allowed")
                 if point.scenario.precision is not None:
-                    raise ConfigError("precision: is for `elastiqueue simulate`; an experiment sets replications")
+                    raise ConfigError("scenario.precision: is for `elastiqueue simulate`; here it is a key beside it")
+                if (wanted := experiment.precision) and not (
+                    experiment.engine == "simulate" and has_metric(point.scenario, wanted.metric)
+                ):
+                    raise ConfigError(f"precision.metric = {wanted.metric}: must be one that all its scenarios have")
+                if experiment.precision and getattr(point.scenario, "slots", None) == "auto":
+                    raise ConfigError("precision: needs a number of slots; slots = auto goes by the replications")
             for metric in experiment.metrics or () if experiment.engine in ("simulate", "exact") else ():
                 if not any(has_metric(point.scenario, metric) for point in found):
                     known = ", ".join(sorted({name for point in found for name in metric_names(point.scenario)}))
@@ -218,25 +233,42 @@ class Chunk:
     replications: int
     steady: bool  # some scenario's window is fixed by a pilot run
     seconds: float  # that a replication of all of them takes, to within a factor of some three
+    rounds: tuple[int, ...]  # replications after each round; of one to a precision there are several
+    block: int
+    precision: str = ""  # canonical JSON of what is to be reached; empty: all replications are simulated
 
     @property
     def name(self) -> str:
         """Digest of what determines the results, but of the number of replications and of what may be edited."""
-        return digest({"settings": self.settings})[:16]
+        return digest({"settings": self.settings, **({"precision": self.precision} if self.precision else {})})[:16]
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Ranges of replications, each of one job."""
+        starts = (0, *self.rounds)
+        return [
+            (start + first, start + last)
+            for start, end in itertools.pairwise(starts)
+            for first, last in blocks(end - start, self.block)
+        ]
+
+    def before(self, first: int) -> list[tuple[int, int]]:
+        """The ranges of the rounds before that of replication `first`: it tells from them what is still needed."""
+        start = max((end for end in self.rounds if end <= first), default=0)
+        return [pair for pair in self.ranges if pair[1] <= start]
 
     def specification(self) -> str:
         """JSON text from which a job can be run, with the digests of the code and files that it depends on."""
-        rest = canonical_json({"files": dict(self.files), "sources": self.sources})
+        wanted = {"precision": json.loads(self.precision)} if self.precision else {}
+        rest = canonical_json({"files": dict(self.files), "sources": self.sources, **wanted})
         return f'{rest[:-1]},"settings":[{",".join(self.settings)}]}}'
 
 
 def experiment_specification(config: RunConfig, name: str, parts: Iterable[Chunk]) -> str:
     """JSON text from which an experiment can be computed or summarised: its chunks, and what is kept of them."""
     experiment = config.experiments[name]
-    head = {"engine": experiment.engine, "metrics": experiment.metrics or [], "block": experiment.block}
-    chunks = [
-        {"name": part.name, "replications": part.replications, "specification": part.specification()} for part in parts
-    ]
+    head = {"engine": experiment.engine, "metrics": experiment.metrics or []}
+    chunks = [{"name": part.name, "ranges": part.ranges, "specification": part.specification()} for part in parts]
     return canonical_json({**head, "chunks": chunks})
 
 
@@ -286,12 +318,13 @@ def chunks(config: RunConfig, name: str) -> list[Chunk]:
     while len(pieces) > MAX_CHUNKS * together:
         together *= 2
     return [
-        _chunk(name, experiment.engine, [member for piece in pieces[first : first + together] for member in piece])
+        _chunk(name, experiment, [member for piece in pieces[first : first + together] for member in piece])
         for first in range(0, len(pieces), together)
     ]
 
 
-def _chunk(name: str, engine: str, members: Sequence[tuple[dict[str, Any], Scenario]]) -> Chunk:
+def _chunk(name: str, experiment: Experiment, members: Sequence[tuple[dict[str, Any], Scenario]]) -> Chunk:
+    engine = experiment.engine
     scenarios = [scenario for _, scenario in members]
     # elsewhere more replications leave the first ones as they are
     kept = [
@@ -308,14 +341,25 @@ def _chunk(name: str, engine: str, members: Sequence[tuple[dict[str, Any], Scena
     sources = source_digest(
         *ENGINE_MODULES[engine], *sorted({name for scenario in scenarios for name in sources_of(scenario)})
     )
+    replications = max(scenario.replications for scenario in scenarios)
+    steady = [getattr(scenario, "horizon", None) == "auto" for scenario in scenarios]
+    rounds, precision = [replications], ""
+    if experiment.precision is not None:
+        precision = canonical_json(experiment.precision.model_dump())
+        rounds = [min(max(replications, 8 if all(steady) else 30), experiment.at_most)]
+        while rounds[-1] < experiment.at_most:
+            rounds.append(min(2 * rounds[-1], experiment.at_most))
     return Chunk(
         name,
         tuple(canonical_json(settings) for settings in kept),
         digest({"sources": sources, "files": files}) if files else sources,
         tuple(sorted(files.items())),
-        max(scenario.replications for scenario in scenarios),
-        any(getattr(scenario, "horizon", None) == "auto" for scenario in scenarios),
+        rounds[-1],
+        any(steady),
         sum(map(_seconds, scenarios)),
+        tuple(rounds),
+        experiment.block,
+        precision,
     )
 
 

@@ -8,7 +8,7 @@ shorter file of the same block and sources takes its replications over.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from elastiqueue.results.files import read_arrays, text_digest, write_arrays, wr
 from elastiqueue.results.provenance import Stopwatch
 from elastiqueue.scenarios.base import settings_digest
 from elastiqueue.workflow.experiments import specified_points
+from elastiqueue.workflow.summaries import have_reached
 
 
 def run_pilots(specification: str, output: str | Path, provenance: str | Path) -> None:
@@ -47,9 +48,19 @@ def _digest(windows: list[dict[str, Any]]) -> str:
 
 
 def run_block(
-    specification: str, first: int, last: int, output: str | Path, provenance: str | Path, pilots: str | Path | None
+    specification: str,
+    first: int,
+    last: int,
+    output: str | Path,
+    provenance: str | Path,
+    pilots: str | Path | None,
+    before: Sequence[str | Path] = (),
 ) -> None:
-    """Simulate replications first, ..., last - 1 of every scenario of a chunk."""
+    """Simulate replications first, ..., last - 1 of every scenario of a chunk.
+
+    `before`: the blocks of the rounds before, of a run to a precision. Scenarios that have reached it are left out:
+    their arrays have no rows.
+    """
     watch = Stopwatch()
     points = specified_points(specification)
     spans = read_windows(pilots) if pilots else [window(point.scenario) for point in points]
@@ -63,9 +74,14 @@ def run_block(
         "windows": [{key: value for key, value in vars(span).items() if value == value} for span in spans],
         "points": [{"label": point.label, **described(point.scenario)} for point in points],
     }
-    known, arrays = _earlier(Path(output), meta)
+    precision = json.loads(specification).get("precision")
+    known, arrays = (first, {}) if precision else _earlier(Path(output), meta)
+    reached = have_reached(precision, before) if before else [False] * len(points)
     for i, (point, span) in enumerate(zip(points, spans, strict=True)):
         begin = known if arrays else first
+        if reached[i]:
+            arrays[f"totals_{i}"] = np.empty((0, len(meta["points"][i]["columns"])))
+            continue
         totals, paths = simulate(point.scenario, begin, last, span)
         parts = {"totals": totals, **({"paths": paths} if paths.size else {})}
         for part, values in parts.items():

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one.set_defaults(run=run)
 
     step("pilot", _pilot, "spec", "output", "provenance")
-    step("block", _block, "spec", "first", "last", "output", "provenance", pilots="*")
+    step("block", _block, "spec", "first", "last", "output", "provenance", pilots="*", before="*")
     step("summary", _summary, "spec", "blocks", "output")
     step("compute", _compute, "spec", "output", "provenance")
     step("draw", _draw, "spec", "data", "pdf", "png", summaries="+")
@@ -66,7 +66,8 @@ def _block(options: argparse.Namespace) -> None:
     from elastiqueue.workflow.jobs import run_block
 
     pilots = options.pilots[0] if options.pilots else None
-    run_block(_read(options.spec), int(options.first), int(options.last), options.output, options.provenance, pilots)
+    first, last = int(options.first), int(options.last)
+    run_block(_read(options.spec), first, last, options.output, options.provenance, pilots, options.before)
 
 
 def _read(path: str) -> str:
@@ -75,14 +76,12 @@ def _read(path: str) -> str:
 
 def _summary(options: argparse.Namespace) -> None:
     from elastiqueue.results.tidy_tables import write_rows
-    from elastiqueue.workflow.experiments import blocks
     from elastiqueue.workflow.summaries import summarise_chunk
 
     experiment = json.loads(_read(options.spec))
     rows = []
     for chunk in experiment["chunks"]:
-        ranges = blocks(chunk["replications"], experiment["block"])
-        files = [Path(options.blocks, chunk["name"], f"{first:07d}-{last:07d}.npz") for first, last in ranges]
+        files = [Path(options.blocks, chunk["name"], f"{first:07d}-{last:07d}.npz") for first, last in chunk["ranges"]]
         rows += summarise_chunk(chunk["specification"], files, experiment["metrics"] or None)
     _check_metrics(options, experiment["metrics"], {row["metric"] for row in rows})
     write_rows(rows, options.output)

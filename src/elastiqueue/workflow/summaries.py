@@ -16,6 +16,7 @@ The header of a block file describes each of its scenarios i, with arrays `total
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +47,7 @@ def summarise_chunk(
                 f" where those from {begin} on must be; delete the folder and run again"
             )
         begin = meta["last"]
+    precision = json.loads(specification).get("precision")
     rows: list[dict[str, Any]] = []
     for i, point in enumerate(loaded[0][0]["points"]):
         totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
@@ -56,8 +58,10 @@ def summarise_chunk(
             found = _steady_rows(point, span, {name: known[name] for name in kept}, totals)
         else:
             found = [value_row(name, estimate(known[name], point["columns"], totals)) for name in kept]
+        if precision:
+            found = [_with_doubt(row, point, precision) for row in found]
         if f"paths_{i}" in loaded[0][1]:
-            paths = np.concatenate([arrays[f"paths_{i}"] for _, arrays in loaded])
+            paths = np.concatenate([arrays[f"paths_{i}"] for _, arrays in loaded if f"paths_{i}" in arrays])
             if SUP_DISTANCE in (metrics or ()) and "times" in point:
                 from elastiqueue.engines.fluid import sup_distances
                 from elastiqueue.workflow.experiments import specified_points  # slow to import, and wanted here only
@@ -70,6 +74,38 @@ def summarise_chunk(
     return rows
 
 
+def have_reached(precision: Mapping[str, Any], files: Sequence[str | Path]) -> list[bool]:
+    """For each scenario of a chunk whether its blocks so far have the precision that is wanted."""
+    loaded = sorted((read_arrays(path) for path in files), key=lambda pair: pair[0]["first"])
+    head, found = loaded[0][0], []
+    for i, point in enumerate(head["points"]):
+        totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
+        metric, batches = Ratio(*point["metrics"][precision["metric"]]), head["windows"][i]["batches"]
+        runs = totals.reshape(-1, batches, totals.shape[1])
+        one = estimate(metric, point["columns"], totals)
+        if batches > 1:
+            one = steady_estimate(metric, point["columns"], runs).estimate
+        low, high = one.interval()
+        found.append(high - low <= precision["relative"] * abs(high + low))
+    return found
+
+
+def _named(point: Mapping[str, Any]) -> str:
+    """A scenario in a warning: its label, or what of its head has a value."""
+    return point["label"] or ", ".join(f"{key} = {value}" for key, value in point["head"].items() if value is not None)
+
+
+def _with_doubt(row: dict[str, Any], point: Mapping[str, Any], precision: Mapping[str, Any]) -> dict[str, Any]:
+    """A row, with a note where it is the one whose precision was not reached."""
+    if row["metric"] != precision["metric"]:
+        return row
+    if row["ci_high"] - row["ci_low"] <= precision["relative"] * abs(row["ci_high"] + row["ci_low"]):
+        return row
+    note = f"precision of {precision['relative']:g} not reached in {row['n']} replications or batches"
+    print(f"elastiqueue: warning: {_named(point)}: {row['metric']}: {note}", file=sys.stderr)
+    return {**row, "note": "; ".join(filter(None, (row.get("note"), note)))}
+
+
 def _steady_rows(
     point: Mapping[str, Any], span: Mapping[str, Any], metrics: Mapping[str, Ratio], totals: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
@@ -80,7 +116,7 @@ def _steady_rows(
         one = steady_estimate(metric, point["columns"], runs)
         note = "; ".join(filter(None, (span["doubt"], one.warning)))
         if note:
-            print(f"elastiqueue: warning: {point['label'] or point['head']}: {name}: {note}", file=sys.stderr)
+            print(f"elastiqueue: warning: {_named(point)}: {name}: {note}", file=sys.stderr)
         facts = {"warm_up": span["warm_up"], "batches": one.batches, "lag_1": one.correlation}
         rows.append({**value_row(name, one.estimate), **facts, "effective": one.effective, "note": note})
     return rows
