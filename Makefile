@@ -43,8 +43,8 @@ estimate: .venv/ready ## how long the paper-scale run takes on this machine
 coverage: .venv/ready ## whether 95 % intervals cover: some half an hour, into results/coverage/
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores all --configfile config/coverage.yaml
 
-bench: .venv/ready ## speed of the simulators, as ratios
-	$(BIN)/python benchmarks/speed.py
+bench: .venv/ready ## speed of the simulators, as ratios, and beside peers, into benchmarks/results/
+	$(BIN)/python benchmarks/speed.py && $(BIN)/python benchmarks/peers.py
 
 image: ## the container image (ENGINE=podman for another engine than docker)
 	$(ENGINE) build -f container/Dockerfile -t elastiqueue .
