@@ -102,7 +102,7 @@ def test_plan_prints_the_answer_and_writes_the_figure(tabs, tmp_path, monkeypatc
     assert (tmp_path / "a.svg").read_bytes() == first
     assert capsys.readouterr().out.startswith("standby_time,power,")
     assert main(["plan", tabs, *system, "--max-wait", "0.001"]) == 1
-    assert "no answer: mean_wait <= 0.001 is out of reach here" in capsys.readouterr().out
+    assert "no answer: mean_wait <= 0.001 (0.0002 s) is out of reach here" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from elastiqueue.models.registry import model_of
 from elastiqueue.results.provenance import usable_cores
 from elastiqueue.scenarios.reading import ConfigError, Scenario, ServiceScenario, changed
 from elastiqueue.scenarios.units import INSTEAD_OF, with_costs
-from elastiqueue.statistics.estimates import Estimate, linear_form
+from elastiqueue.statistics.estimates import Estimate, estimate, linear_form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -273,7 +273,7 @@ class _Search:
         model = model_of(scenario)
         metrics, columns = with_costs(scenario, model.metrics(scenario)), model.columns(scenario)
         objective, residuals = _ratio(metrics[self.objective], columns, totals)
-        limits = {name: _ratio(metrics[name], columns, totals)[0] for name in self.limits}
+        limits = {name: estimate(metrics[name], columns, totals) for name in self.limits}
         whole = Estimate(scale * objective.mean, scale * objective.se, objective.n)
         return Point(value, scenario, whole, limits, scale * residuals)
 

@@ -6,8 +6,8 @@
 The module's docstring is its help. Only the module of the command that is called is imported: the help of all costs
 nothing. A mistake of the user's is answered by one line on standard error and exit status 2.
 
-Why argparse: `elastiqueue --version` has .15 s. Typer with rich takes longer than that to import, and decorates
-what fits in a table of eight lines; `exact` on a small system takes .7 s in all.
+Why argparse and no library: with Typer 0.29 and rich 15 the help of a program of two empty commands takes .10 s of CPU,
+here .04 s; both would fit, but what they add is frames and colours around tables of twenty lines.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from elastiqueue.cli import options as shared
 from elastiqueue.errors import ConfigError
+from elastiqueue.scenarios.units import in_practice
 
 if TYPE_CHECKING:
     from elastiqueue.api.plan import Plan
@@ -93,7 +94,7 @@ def _text(found: Plan, scenario: Any) -> str:
         cells = [f"{point.value:.4g}", *map(str, point.limits.values()), str(point.objective)]
         mark = "<- answer" if point is found.best else ""
         rows.append([*cells, str(point.objective.n or "exact"), words[point.keeps], mark])
-    asked = " and ".join(f"{name} <= {limit:.4g}" for name, limit in found.limits.items())
+    asked = " and ".join(f"{name} <= {limit:.4g}{_real(scenario, name, limit)}" for name, limit in found.limits.items())
     if found.best is None:
         undecided = any(point.keeps is None for point in found.points)
         why = "none of them keeps it for certain; some are undecided" if undecided else "all of them break it"
@@ -116,6 +117,12 @@ def _text(found: Plan, scenario: Any) -> str:
     if found.best.value in (found.points[0].value, found.points[-1].value):
         lines.append("the answer is at an end of the range: a wider one (--between) may save more")
     return "\n".join(lines)
+
+
+def _real(scenario: Any, metric: str, value: float) -> str:
+    """The value of a metric in the scenario's units, in brackets; empty where it has none."""
+    known = in_practice(scenario, metric)
+    return f" ({known[0] * value:.4g} {known[1]})" if known else ""
 
 
 def _draw(found: Plan, path: str) -> None:
