@@ -39,6 +39,6 @@ rule table:
         runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         caption=lambda wildcards: CAPTIONS[wildcards.table],
-        sources=source_digest("elastiqueue.tables.cluster_tables"),
+        sources=source_digest("elastiqueue.tables.__main__"),
     shell:
-        "python -m elastiqueue.tables.cluster_tables {wildcards.table} --inputs {input:q} --csv {output.csv:q} --md {output.md:q} --tex {output.tex:q} 2>&1 | tee {log:q}"
+        "python -m elastiqueue.tables {wildcards.table} --inputs {input:q} --csv {output.csv:q} --md {output.md:q} --tex {output.tex:q} 2>&1 | tee {log:q}"

@@ -15,7 +15,10 @@ from elastiqueue.figures.schema import FigureSpec
 from elastiqueue.results.tidy_tables import read_table, value_row, write_table
 from elastiqueue.scenarios.reading import scenario_from
 from elastiqueue.statistics.estimates import mean_estimate
-from elastiqueue.tables.cluster_tables import bounds, facets, latex, main, markdown
+from elastiqueue.tables.__main__ import main
+from elastiqueue.tables.bounds import bounds
+from elastiqueue.tables.facets import facets
+from elastiqueue.tables.formats import latex, markdown
 
 CLUSTER = {
     "model": "cluster", "servers": 4, "resources": [30, 30, 4000], "facet": 1,
