@@ -36,7 +36,7 @@ def facets(tables: Mapping[str, pd.DataFrame]) -> Table:
                 c = [float(values[f"c[{k},{j}]"]) for j in range(1, types + 1)]
                 projection = [float(values[f"projection[{k},{j}]"]) for j in range(1, types + 1)] if alone else []
                 position = "K interior" if values[f"in_K_interior[{k}]"] else "K" if values[f"in_K[{k}]"] else "outside"
-                record = {
+                record: dict[str, Any] = {
                     "experiment": name, "label": label, "servers": int(scenario["servers"].iloc[0]), "facet": k,
                     "c": " ".join(f"{x:.10g}" for x in c), "b": float(values[f"b[{k}]"]),
                     "epsilon": float(values[f"epsilon[{k}]"]) if alone else math.nan,
