@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elastiqueue.engines.exact import exact
 from elastiqueue.engines.simulation import estimates, simulate
+from elastiqueue.models.definitions import accelerated
 from elastiqueue.models.registry import model_of
 from elastiqueue.models.tabs import blocks
 from elastiqueue.sampling.rng import exponential, next_word, uniform
@@ -399,3 +401,36 @@ def test_batches_of_one_replication_add_up_to_the_whole(model: str, service: obj
     assert parts.totals.shape == (3, whole.totals.shape[1])
     np.testing.assert_allclose(parts.totals.sum(axis=0), whole.totals[0], rtol=1e-12)
     np.testing.assert_array_equal(parts.path, whole.path)
+
+
+@pytest.mark.parametrize("service", ["exponential", {"erlang": 2}], ids=str)
+@pytest.mark.parametrize("direct", [False, True], ids=["fast", "plain"])
+def test_with_instant_standby_servers_without_a_task_are_off_from_the_start(service: object, direct: bool) -> None:
+    """Model `setup` from all_idle_on: nothing arrives, so that every server is off all the time."""
+    values = {"model": "setup", "servers": 50, "arrival_rate": 0, "setup_rate": 1, "start": "all_idle_on"}
+    scenario = scenario_from({**values, "service": service, "horizon": 10, "record_every": 5})
+    totals, paths = simulate(scenario, 0, 2, direct=direct)
+    column = dict(zip(model_of(scenario).columns(scenario), totals.T, strict=True))
+    assert (column["idle_off"] == 500).all()
+    assert (paths[:, :, model_of(scenario).components(scenario).index("idle_off")] == 1).all()
+
+
+@pytest.mark.parametrize("service", ["exponential", {"erlang": 2}], ids=str)
+@pytest.mark.parametrize("model", ["tabs", "delayed_off"])
+def test_fast_clocks_in_small_systems_cost_no_events_that_are_none(model: str, service: object) -> None:
+    """Blocks with a bound 1000 above the total rate would draw hundreds of times per event: none applies there."""
+    small = scenario_from({**BASE, "model": model, "servers": 2, "standby_rate": 1000, "setup_rate": 1000,
+                           "service": service})  # fmt: skip
+    large = scenario_from({**BASE, "model": model, "servers": 2000, "service": service})
+    assert accelerated(small) is None
+    assert accelerated(large) is not None
+
+
+def test_power_that_serves_no_task_is_power_less_that_of_busy_servers() -> None:
+    """Tasks that are lost are no work: it is never negative (N = 1, buffer 1, rate 5 gave -810 W)."""
+    scenario = scenario_from({**BASE, "model": "tabs", "servers": 1, "buffer": 1, "arrival_rate": 5, "horizon": 100})
+    simulated = estimates(scenario, simulate(scenario, 0, 20)[0])
+    exactly = exact(scenario).metrics
+    assert exactly["wasted_power"] == pytest.approx(exactly["power"] - 200 * exactly["busy"])
+    assert 0 <= exactly["wasted_power"] <= 200
+    assert abs(simulated["wasted_power"].mean - exactly["wasted_power"]) <= 5 * simulated["wasted_power"].se

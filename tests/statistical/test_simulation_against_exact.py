@@ -92,8 +92,8 @@ def test_the_steady_state_interval_covers():
     value = exact(scenario).metrics["mean_wait"]
     span = window(scenario)
     totals = simulate(scenario, 0, 1000, span)[0]
-    covered = 0
+    covered, rows = 0, 10 * span.batches
     for k in range(100):
-        low, high = estimates(scenario, totals[10 * k : 10 * k + 10])["mean_wait"].interval()
+        low, high = estimates(scenario, totals[rows * k : rows * (k + 1)])["mean_wait"].interval()
         covered += low <= value <= high
     assert abs(covered / 100 - 0.95) <= 5 * math.sqrt(0.95 * 0.05 / 100)

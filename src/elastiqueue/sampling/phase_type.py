@@ -17,7 +17,7 @@ Everything is computed by elimination in plain floats, so that the numbers do no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -225,15 +225,14 @@ class PhaseType:
         ``{"phase_type": {"initial": [...], "rates": [...], "routing": [[...]]}}``. To tell the user that a law was
         rescaled, compare ``PhaseType(**value["phase_type"]).mean()`` with 1.
         """
-        named = {"erlang": cls.erlang, "hyperexponential": cls.hyperexponential, "coxian": cls.coxian}
         if isinstance(value, PhaseType):
             return value.scaled_to_mean_one()
         if value == "exponential":
             return cls.exponential()
         if isinstance(value, Mapping) and len(value) == 1:
             ((name, argument),) = value.items()
-            if name in named:
-                return named[name](argument)
+            if name in NAMED:
+                return NAMED[name].fit(argument)
             if name == "phase_type" and isinstance(argument, Mapping):
                 keys = {"initial", "rates", "routing"}
                 if set(argument) != keys:
@@ -242,16 +241,49 @@ class PhaseType:
                     )
                 law = cls(argument["initial"], argument["rates"], argument["routing"])
                 return law if abs(law.mean() - 1) <= _ROUNDING else law.scaled_to_mean_one()
-        raise ValueError(
-            f"service = {value!r}: must be exponential, {{erlang: k}}, {{hyperexponential: scv}}, {{coxian: scv}} "
-            "or {phase_type: {initial, rates, routing}}"
-        )
+        raise ValueError(f"service = {value!r}: must be {alternatives()}")
 
 
 def _scv(name: str, value: Any, least: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < least:
         raise ValueError(f"{name} = {value!r}: must be a squared coefficient of variation >= {least:g}")
     return float(value)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A named distribution of mean 1 with one parameter: what makes it, and what the parameter may be."""
+
+    fit: Callable[[Any], PhaseType]
+    title: str
+    number: type
+    least: float
+    most: float
+    parameter: str
+    symbol: str = "scv"
+
+
+NAMED = {
+    "erlang": Named(
+        PhaseType.erlang, "Service times of the Erlang law: k exponential phases in series, mean 1.", int, 1, 64,
+        "Number of phases; the squared variation is 1/k.", "k",
+    ),
+    "hyperexponential": Named(
+        PhaseType.hyperexponential,
+        "Service times of the two-phase hyperexponential law with balanced means, mean 1.", float, 1, 1e4,
+        "Squared coefficient of variation, >= 1.",
+    ),
+    "coxian": Named(
+        PhaseType.coxian, "Service times of a two-phase Coxian law, mean 1.", float, 0.5, 1e4,
+        "Squared coefficient of variation, >= 0.5.",
+    ),
+}  # fmt: skip
+
+
+def alternatives() -> str:
+    """What the key `service` may be, for messages."""
+    named = ", ".join(f"{{{name}: {row.symbol}}}" for name, row in NAMED.items())
+    return f"exponential, {named} or {{phase_type: {{initial, rates, routing}}}}"
 
 
 def phase_counts(busy: int, law: PhaseType) -> list[int]:

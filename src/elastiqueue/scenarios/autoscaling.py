@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
-from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, Discriminator, Field, Tag, create_model, model_validator
 
 from elastiqueue.sampling.arrival_rate import ArrivalRate
-from elastiqueue.sampling.phase_type import PhaseType
+from elastiqueue.sampling.phase_type import NAMED, PhaseType, alternatives
 from elastiqueue.sampling.streams import digest
 from elastiqueue.sampling.traces import read_trace
 from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, Positive, Rate, Strict
@@ -93,24 +93,6 @@ class PhaseTypeService(Strict):
     phase_type: PhaseTypeLaw
 
 
-class ErlangService(Strict):
-    """Service times of the Erlang law: k exponential phases in series, mean 1."""
-
-    erlang: Annotated[int, Field(ge=1, le=64, description="Number of phases; the squared variation is 1/k.")]
-
-
-class HyperexponentialService(Strict):
-    """Service times of the two-phase hyperexponential law with balanced means, mean 1."""
-
-    hyperexponential: Annotated[float, Field(ge=1, le=1e4, description="Squared coefficient of variation, >= 1.")]
-
-
-class CoxianService(Strict):
-    """Service times of a two-phase Coxian law, mean 1."""
-
-    coxian: Annotated[float, Field(ge=0.5, le=1e4, description="Squared coefficient of variation, >= 0.5.")]
-
-
 def _arrival_kind(value: Any) -> str | None:
     if isinstance(value, Mapping):
         return next((f"<{kind}>" for kind in ("trace", "steps") if kind in value), "<sinusoid>")
@@ -128,8 +110,19 @@ ArrivalSpec = Annotated[
 ]
 
 
+NAMED_SERVICES = {
+    name: create_model(
+        f"{name.capitalize()}Service",
+        __base__=Strict,
+        __doc__=row.title,
+        **{name: (Annotated[row.number, Field(ge=row.least, le=row.most, description=row.parameter)], ...)},  # type: ignore[call-overload]
+    )
+    for name, row in NAMED.items()
+}
+
+
 def _service_kind(value: Any) -> str | None:
-    kinds = ("phase_type", "erlang", "hyperexponential", "coxian")
+    kinds = ("phase_type", *NAMED)
     if isinstance(value, Mapping):
         return next((f"<{kind}>" for kind in kinds if kind in value), None)
     if isinstance(value, BaseModel):
@@ -137,18 +130,15 @@ def _service_kind(value: Any) -> str | None:
     return "<exponential>" if value == "exponential" else None
 
 
-ServiceSpec = Annotated[
-    Annotated[Literal["exponential"], Tag("<exponential>")]
-    | Annotated[PhaseTypeService, Tag("<phase_type>")]
-    | Annotated[ErlangService, Tag("<erlang>")]
-    | Annotated[HyperexponentialService, Tag("<hyperexponential>")]
-    | Annotated[CoxianService, Tag("<coxian>")],
-    Discriminator(
-        _service_kind,
-        custom_error_type="law",
-        custom_error_message="must be exponential, {erlang: k}, {hyperexponential: scv}, {coxian: scv} or "
-        "{phase_type: {initial, rates, routing}}",
-    ),
+ServiceSpec = Annotated[  # type: ignore[valid-type]
+    Union[  # of as many as the table has
+        (
+            Annotated[Literal["exponential"], Tag("<exponential>")],
+            Annotated[PhaseTypeService, Tag("<phase_type>")],
+            *(Annotated[kind, Tag(f"<{name}>")] for name, kind in NAMED_SERVICES.items()),
+        )
+    ],
+    Discriminator(_service_kind, custom_error_type="law", custom_error_message=f"must be {alternatives()}"),
 ]
 
 
@@ -194,10 +184,9 @@ class ServiceScenario(WithUnits):
     buffer: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         50, description="Tasks per server, the one in service included; null: unlimited. A central queue is unlimited."
     )
-    service: ServiceSpec = Field(
+    service: ServiceSpec = Field(  # type: ignore[valid-type]
         "exponential",
-        description="Law of the service times, scaled to mean 1: exponential, {erlang: k}, {hyperexponential: scv}, "
-        "{coxian: scv} or {phase_type: {initial, rates, routing}}.",
+        description=f"Law of the service times, scaled to mean 1: {alternatives()}.",
     )
     start: Literal["fixed_point", "all_idle_on", "all_off"] = Field(
         "fixed_point", description="State at time 0; fixed_point is that of the fluid limit, rounded to servers."

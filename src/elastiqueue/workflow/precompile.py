@@ -43,6 +43,13 @@ GROUPS: list[list[dict[str, Any]]] = [
         for model in ("tabs", "delayed_off")
         for service in ("exponential", {"erlang": 4})
     ),
+    *(  # the generic simulators: event by event, and in blocks
+        [{**SERVICE, **keys, "horizon": 0.1, "replications": 2, "servers": servers} for servers in (1, 2000)]
+        for keys in (
+            {"model": "tabs", "abort_setups": True},
+            {"model": "delayed_off", "service": {"erlang": 4}, "arrival_rate": VARYING},
+        )
+    ),
     [{**SLOTTED, "model": "single_type", "servers": 2, "arrivals": {"law": "poisson", "mean": 0.5}}],
 ]  # fmt: skip
 

@@ -1,15 +1,14 @@
-"""TABS and JIQ with phase-type service: event by event, and uniformised blocks with a table of sure events.
+"""TABS and JIQ with phase-type service: uniformised blocks with a table of sure events.
 
-Two simulators, between which `_advance` chooses. `_direct` draws the time and the kind of every event, also with a
-time-varying arrival rate. `_block` is uniformised as in `models.tabs.exponential`: events come at a rate that bounds
-the total one, and a block ends after its m-th, or before the bound might be passed. Most events are looked up:
+`_block` is uniformised as in `models.tabs.blocks`: events come at a rate that bounds the total one, and a block ends
+after its m-th, or before the bound might be passed. Most events are looked up:
 
     Sure events. Of the S_1k servers with one task in phase k, c_k are counted on to be there throughout the block,
     which also ends before there might be fewer. So services start at rate lambda N r_j while U > 0, and those of the
     c_k end or change their phase at rates gamma_k r_k0 c_k and gamma_k r_kj c_k, whatever the state: a table has cells
     in proportion, and a uniform cell, ten bits of a draw, gives the kind of the event. All else (what the cells cut
     off, the other servers, no event) has the rest of the table, and a draw of its own. It is of the order of the
-    bound's distance, so that events get cheaper with N; small systems are simulated event by event.
+    bound's distance, so that events get cheaper with N; it pays in large systems (`models.tabs.phase_type`).
 
 The inner kernels go without Numba's counting of references to arrays (`_nrt=False`), whose atomic operations would cost
 several times the event; so nothing is allocated in them, and arrays grow between blocks.
@@ -24,7 +23,7 @@ from numba import njit
 
 from elastiqueue.models.tabs.blocks import with_room
 from elastiqueue.sampling.phases import pick
-from elastiqueue.sampling.rng import TO_UNIT, exponential, step, uniform
+from elastiqueue.sampling.rng import TO_UNIT, step, uniform
 from elastiqueue.sampling.thinning import rate_at, window
 from elastiqueue.sampling.uniformised import cut, planned
 
@@ -38,7 +37,7 @@ MOST = 4096  # events of a block
 CELLS, CELL, BITS, PER_DRAW = 1024, np.uint64(1023), np.uint64(10), 6  # of the table; a draw names six of them
 COUNTED, FIELD, MOST_COUNTED = 8, 8, np.uint64(255)  # kinds of event in the table, a byte for each
 NEVER = -(2**62)  # change of U by what is no sure event
-SPARE, WANDER = 0.25, 2.0  # `_room`: each makes blocks cheap to go on with, and table and bound worse
+SPARE, WANDER = 0.25, 2.0  # `room_of`: each makes blocks cheap to go on with, and table and bound worse
 WORTH_IT = 1.2  # least total rate in a block, in terms of those that it adds to the bound or does not count on
 _11 = np.uint64(11)
 
@@ -159,40 +158,8 @@ def _service_rate(gammas, servers):
     return total
 
 
-@njit(cache=True, error_model="numpy", _nrt=False)
-def _direct(
-    bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words, counts,
-    integrals, moved,
-):  # fmt: skip
-    """At most MOST events from time t on, none after `end`; the time reached."""
-    gammas, initial, ways = law
-    position = 0
-    for _ in range(MOST):
-        total = bound + _service_rate(gammas, servers) + mu * others[IDLE_ON] + nu * others[SETUP]
-        wait = exponential(words) / total if total > 0.0 else np.inf
-        until = min(t + wait, end)
-        span = until - t
-        for which in range(3):
-            integrals[which] += span * others[which]
-        i = 1
-        while queue[i] > 0:
-            integrals[2 + i] += span * queue[i]
-            i += 1
-        t = until
-        if t >= end:
-            break
-        x = uniform(words) * total
-        if x < bound:
-            rate, position = rate_at(t, position, times, steps, amplitude, omega)
-            if x < rate * n:  # else thinned
-                _arrive(x / (rate * n), 0, buffer, initial, servers, queue, others, counts, moved)
-        else:
-            _evolve(x - bound, 0, mu, nu, 0.0, gammas, initial, ways, servers, queue, others, counts, moved)
-    return t
-
-
 @njit(cache=True, inline="always")
-def _room(total):
+def room_of(total):
     """Servers of each phase that a block does not count on: those used up before it asks, and its usual change."""
     root = math.sqrt(total)
     return max(int(SPARE * root), PER_DRAW) + int(WANDER * math.sqrt(root))
@@ -371,14 +338,13 @@ def _by_block(
 
 @njit(cache=True)
 def advance(
-    n, times, steps, amplitude, omega, mu, nu, delta, buffer, law, kinds, worth_it, start, end, servers, queue, others,
-    words, counts, integrals,
+    n, times, steps, amplitude, omega, mu, nu, delta, buffer, law, kinds, start, end, servers, queue, others, words,
+    counts, integrals,
 ):  # fmt: skip
     """Simulate from `start` to `end`. Returns what may have grown: servers, queue, integrals.
 
-    `delta`: most that one event adds to the total rate; `worth_it`: infinite for event by event throughout.
+    `delta`: most that one event adds to the total rate.
     """
-    bound = (steps.max() + abs(amplitude)) * n
     gammas, size = law[0], kinds[0].size
     moved = np.zeros(integrals.size, np.int64)
     table, gain, one = np.empty(CELLS, np.uint16), np.empty(size + 1, np.int64), np.empty(size, np.uint64)
@@ -393,13 +359,7 @@ def advance(
             integrals, moved = with_room(integrals, longest + 2), with_room(moved, longest + 2)
         k, stop, low, high = window(t, end, k, n, times, steps, amplitude, omega)
         total = high * n + _service_rate(gammas, servers) + mu * others[IDLE_ON] + nu * others[SETUP]
-        room = _room(total)
-        if total < worth_it * room * (delta + gammas.sum()):
-            t = _direct(
-                bound, n, times, steps, amplitude, omega, mu, nu, buffer, law, t, end, servers, queue, others, words,
-                counts, integrals, moved,
-            )  # fmt: skip
-            continue
+        room = room_of(total)
         most = 0.75 * (stop - t) if amplitude != 0.0 else 0.0  # rarely cut, which costs more than another block
         t, doubt = _by_block(
             n, low * n, (high - low) * n, total, room, most, mu, nu, delta, buffer, law, kinds, t, end, stop, servers,

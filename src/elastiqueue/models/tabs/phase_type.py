@@ -17,8 +17,23 @@ from elastiqueue.scenarios.autoscaling import ServiceScenario
 
 
 def applies(scenario: ServiceScenario) -> bool:
-    """No setup aborted; the kernel itself leaves blocks where they do not pay."""
-    return not scenario.aborts and not scenario.phase_type.is_exponential
+    """Service not exponential, no setup aborted, and enough events of a block that are looked up.
+
+    While lambda N servers are busy the total rate is lambda N times 1 and the phases of a service; of it the block does
+    not count on `room` servers of each phase, and its bound lies as many times delta higher.
+    """
+    service = scenario.phase_type
+    if scenario.aborts or service.is_exponential:
+        return False
+    total = scenario.servers * scenario.arrival.mean() * (1 + sum(service.visits()))
+    left_out = phase_blocks.room_of(total) * (_delta(scenario) + sum(service.rates))
+    return total >= phase_blocks.WORTH_IT * left_out
+
+
+def _delta(scenario: ServiceScenario) -> float:
+    """Most that one event adds to the total rate; not 0, by which a block divides."""
+    p = parameters(scenario)
+    return max(largest_rise(scenario.phase_type, (p.setup_rate, p.standby_rate - p.setup_rate), p.standby_rate), 0.001)
 
 
 class Kernel:
@@ -27,10 +42,8 @@ class Kernel:
     def __init__(self, scenario: ServiceScenario, words: NDArray[np.uint64]) -> None:
         self.scenario, self.words, self.p = scenario, words, parameters(scenario)
         service = scenario.phase_type
-        self.worth_it = phase_blocks.WORTH_IT
         self.law, self.kinds = kernel_law(service), kernel_kinds(service)
-        mu, nu = self.p.standby_rate, self.p.setup_rate
-        self.delta = max(largest_rise(service, (nu, mu - nu), mu), 0.001)  # not 0, by which a block divides
+        self.delta = _delta(scenario)
         idle, d0, d1, busy = counts_at_start(scenario)
         self.tail, phases = tail_length(scenario), service.phases
         size = self.tail + 2  # row 0, one row per queue length, and one beyond that stays 0
@@ -49,7 +62,7 @@ class Kernel:
         for row, end in enumerate(ends):
             self.servers, self.queue, self.integrals = phase_blocks.advance(
                 n, times, steps, arrival.amplitude, omega, self.p.standby_rate, self.p.setup_rate, self.delta, buffer,
-                self.law, self.kinds, self.worth_it, start, end, self.servers, self.queue, self.others, self.words,
+                self.law, self.kinds, start, end, self.servers, self.queue, self.others, self.words,
                 self.counts, self.integrals,
             )  # fmt: skip
             start = end
