@@ -43,7 +43,7 @@ report: str(Path(OPENING).absolute())
 
 rule claims:
     input:
-        claims=CLAIMS,
+        claims=of_checkout(CLAIMS),
         tables=judged(READ),
     output:
         f"{OUTPUT}/claims.json",
@@ -56,15 +56,18 @@ rule claims:
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
+        root=root(f"{OUTPUT}/claims.json"),
         sources=source_digest("elastiqueue.claims.verdicts"),
     shell:
-        "python -m elastiqueue claims --run {params.run} --claims {input.claims:q} --output {params.output:q} 2>&1 | tee {log:q}"
+        "(cd {params.root:q} && python -m elastiqueue claims --run {params.run} --claims /dev/stdin --output {params.output:q})"
+        " <{input.claims:q} 2>&1 | tee {log:q}"
 
 
 rule page:
     input:
         figures=FIGURES,
         verdicts=VERDICTS,
+        provenance=provenance_files,
     output:
         report(
             PAGE,
@@ -81,17 +84,20 @@ rule page:
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
+        root=root(PAGE),
         figures=lambda wildcards: captions(RUN.figures),
         caption="What was run, the verdicts on the claims with their parts, and every figure with its data and claims.",
         sources=source_digest("elastiqueue.claims.pages"),
     shell:
-        "python -m elastiqueue page --run {params.run} --output {params.output:q} --figures {params.figures:q} --opening {output[1]:q} 2>&1 | tee {log:q}"
+        "(cd {params.root:q} &&"
+        " python -m elastiqueue page --run {params.run} --output {params.output:q} --figures {params.figures:q} --opening {OPENING:q})"
+        " 2>&1 | tee {log:q}"
 
 
 rule verify:
     input:
         reference="paper_figures/reference/machine.json",
-        data=[f"{OUTPUT}/data/{name}.csv" for name, spec in RUN.figures.items() if spec.experiments],
+        data=DATA,
     output:
         f"{OUTPUT}/verification.json",
         f"{OUTPUT}/verification.md",
@@ -140,7 +146,11 @@ rule evaluate:
 rule manifest:
     input:
         FIGURES,
+        DATA,
         VERDICTS,
+        TABLES,
+        [table(name) for name in RUN.experiments],
+        provenance_files,
     output:
         f"{OUTPUT}/manifest.json",
     log:
@@ -151,6 +161,7 @@ rule manifest:
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
+        root=root(f"{OUTPUT}/manifest.json"),
         sources=source_digest("elastiqueue.results.manifest"),
     shell:
-        "python -m elastiqueue manifest --run {params.run} --output {params.output:q} 2>&1 | tee {log:q}"
+        "(cd {params.root:q} && python -m elastiqueue manifest --run {params.run} --output {params.output:q}) 2>&1 | tee {log:q}"

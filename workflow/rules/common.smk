@@ -48,6 +48,7 @@ onstart:
 
 
 FIGURES = [f"{OUTPUT}/{name}.{kind}" for name in RUN.figures for kind in ("pdf", "png")]
+DATA = [f"{OUTPUT}/data/{name}.csv" for name, spec in RUN.figures.items() if spec.experiments]
 
 
 wildcard_constraints:
@@ -56,6 +57,28 @@ wildcard_constraints:
     chunk="[0-9a-f]{16}",
     first="[0-9]{7}",
     last="[0-9]{7}",
+
+
+# Without a shared file system the steps that also read files of the checkout are done where Snakemake runs.
+STORED_ELSEWHERE = bool(workflow.storage_settings.default_storage_provider)
+if STORED_ELSEWHERE:
+
+    localrules:
+        claims,
+        page,
+        verify,
+        evaluate,
+        manifest,
+
+
+def of_checkout(path):
+    """A file of the checkout, which is in no storage."""
+    return local(path) if STORED_ELSEWHERE else path
+
+
+def root(file):
+    """The folder that holds the run as a step sees it: `.`, or where its files were fetched to from their storage."""
+    return lambda wildcards, output: output[0].removesuffix(file.format(**wildcards)).rstrip("/") or "."
 
 
 def simulated(name):
@@ -87,11 +110,9 @@ def files_of_blocks(experiment, chunk, ranges):
     return [f"{RESULTS}/blocks/{experiment}/{chunk}/{first:07d}-{last:07d}.npz" for first, last in ranges]
 
 
-def block_files(wildcards):
+def block_files(experiment):
     return [
-        file
-        for name, chunk in CHUNKS[wildcards.experiment].items()
-        for file in files_of_blocks(wildcards.experiment, name, chunk.ranges)
+        file for name, chunk in CHUNKS[experiment].items() for file in files_of_blocks(experiment, name, chunk.ranges)
     ]
 
 
@@ -99,6 +120,18 @@ def blocks_before(wildcards):
     """Of a run to a precision: the blocks of the rounds before, which tell what is still needed."""
     chunk = CHUNKS[wildcards.experiment][wildcards.chunk]
     return files_of_blocks(wildcards.experiment, wildcards.chunk, chunk.before(int(wildcards.first)))
+
+
+def provenance_files(wildcards):
+    """What made each pilot run, block of replications and computed table."""
+    files = []
+    for name, own in CHUNKS.items():
+        if simulated(name):
+            files += [f"{RESULTS}/pilots/{name}/{each}.provenance.json" for each in own if own[each].steady]
+            files += [f"{file.removesuffix('.npz')}.provenance.json" for file in block_files(name)]
+        else:
+            files.append(f"{RESULTS}/computed/{name}.provenance.json")
+    return files
 
 
 def summaries(wildcards):

@@ -44,7 +44,7 @@ rule simulate:
 
 rule summarise:
     input:
-        block_files,
+        lambda wildcards: block_files(wildcards.experiment),
     output:
         f"{RESULTS}/summaries/{{experiment}}.csv",
     log:
@@ -54,7 +54,8 @@ rule summarise:
         runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
         spec=lambda wildcards: EXPERIMENT[wildcards.experiment],
+        root=root(f"{RESULTS}/summaries/{{experiment}}.csv"),
         sources=source_digest("elastiqueue.workflow.summaries"),
     shell:
         "python -m elastiqueue.workflow.steps summary --spec {RESULTS}/specifications/{params.spec}.json"
-        " --blocks {RESULTS}/blocks/{wildcards.experiment} --output {output:q} 2>&1 | tee {log:q}"
+        " --blocks {params.root}/{RESULTS}/blocks/{wildcards.experiment} --output {output:q} 2>&1 | tee {log:q}"
