@@ -387,7 +387,8 @@ def test_time_averages_of_blocks_and_of_single_events_agree(keys):
     plain = estimates(scenario, simulate(scenario, 300, 600, direct=True)[0])
     for name in fast:
         error = np.hypot(fast[name].se, plain[name].se)
-        assert abs(fast[name].mean - plain[name].mean) <= 5 * error, name
+        rounding = 1e-12 * abs(plain[name].mean)  # where nobody waits a response is a service: no error but that
+        assert abs(fast[name].mean - plain[name].mean) <= 5 * error + rounding, name
 
 
 @pytest.mark.parametrize("model", ["tabs", "delayed_off"])

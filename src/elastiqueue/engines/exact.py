@@ -13,13 +13,17 @@ from elastiqueue.results.tidy_tables import value_row
 from elastiqueue.scenarios.reading import ConfigError, ServiceScenario
 from elastiqueue.scenarios.units import with_costs
 from elastiqueue.statistics.estimates import Estimate, Ratio
+from elastiqueue.statistics.waiting import WaitMetric
 from elastiqueue.theory.chains import Chain
 from elastiqueue.theory.stationary_law import DEFAULT_MAX_STATES, converged_rates, stationary_rates
 
 MOST_NUMBERS = 100_000_000  # in the states of a chain: a gigabyte
 
 
-def _value(metric: Ratio, rates: dict[str, float]) -> float:
+def _value(metric: Ratio | WaitMetric, rates: dict[str, float]) -> float:
+    if isinstance(metric, WaitMetric):
+        ratio, back = metric.resolve(rates)
+        return back(Estimate(_value(ratio, rates), 0.0, 0)).mean
     bottom = math.fsum(weight * rates.get(name, 0.0) for name, weight in metric.denominator.items())
     top = math.fsum(weight * rates.get(name, 0.0) for name, weight in metric.numerator.items())
     return top / bottom if bottom else math.nan

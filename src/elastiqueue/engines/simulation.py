@@ -22,6 +22,7 @@ from elastiqueue.scenarios.base import settings_digest
 from elastiqueue.scenarios.units import with_costs
 from elastiqueue.statistics.batches import SteadyEstimate, steady_estimate
 from elastiqueue.statistics.estimates import Estimate, Ratio, estimate
+from elastiqueue.statistics.waiting import parts_of
 
 if TYPE_CHECKING:
     from elastiqueue.scenarios.reading import Scenario
@@ -48,10 +49,7 @@ def described(scenario: Scenario) -> dict[str, Any]:
     told: dict[str, Any] = {
         "head": {**scenario.describe(), "settings": settings_digest(scenario)},
         "columns": list(model.columns(scenario)),
-        "metrics": {
-            name: [dict(ratio.numerator), dict(ratio.denominator)]
-            for name, ratio in with_costs(scenario, model.metrics(scenario)).items()
-        },
+        "metrics": {name: parts_of(metric) for name, metric in with_costs(scenario, model.metrics(scenario)).items()},
     }
     if isinstance(scenario, ServiceScenario):
         return {**told, "components": list(model.components(scenario)), "times": grid_of(scenario).tolist()}

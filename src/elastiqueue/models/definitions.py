@@ -13,6 +13,7 @@ A definition is a Python file (`models.tabs.definition`, or one of the user's) t
     observed(x, p)                these from the state; linear, so that it holds for integrals of the state too
     path(scenario)                name -> those of them whose sum per server is recorded along a path
     metrics(scenario)             name -> (numerator, denominator), each column -> weight
+    more_counts(scenario)         optional, names of further counts behind COUNTS
     level_size(p)                 where the state may grow: by how many components at a time
 
 `rates`, `happen` and what they call are compiled by Numba: plain loops, numbers and arrays, no imports.
@@ -110,7 +111,7 @@ class Generic:
 
     def __init__(self, model: DefinedModel, scenario: ServiceScenario, words: NDArray[np.uint64], direct: bool) -> None:
         self.model, self.scenario = model, scenario
-        self.plain = model.definition.parameters(scenario)
+        self.plain = model.parameters(scenario)
         self.p = type(self.plain)(*map(_for_numba, self.plain))
         kernels = simulators(model.name)
         use_blocks = not direct and scenario.servers * scenario.arrival.mean() >= BLOCKS_FROM
@@ -118,7 +119,7 @@ class Generic:
         self.out = np.zeros(model.definition.kinds(self.p))
         self.grows = getattr(model.definition, "level_size", lambda p: 0)(self.p) if scenario.buffer is None else 0
         state = np.array(model.definition.initial(scenario, self.plain), np.int64)
-        self.system = Events(state, np.zeros(state.size), np.zeros(len(model.definition.COUNTS)), np.zeros(1), words)
+        self.system = Events(state, np.zeros(state.size), np.zeros(len(model.counts(scenario))), np.zeros(1), words)
         self.integrals = np.zeros(state.size)
         self.path = model.path_weights(scenario)
 
@@ -173,11 +174,21 @@ class DefinedModel:
 
     def columns(self, scenario: ServiceScenario) -> tuple[str, ...]:
         """Names of the totals: time, counts of events, time integrals (all for the whole system)."""
-        return ("time", *self.definition.COUNTS, *self.definition.integrals(scenario))
+        return ("time", *self.counts(scenario), *self.definition.integrals(scenario))
+
+    def counts(self, scenario: ServiceScenario) -> tuple[str, ...]:
+        """Names of what `happen` records."""
+        return (*self.definition.COUNTS, *getattr(self.definition, "more_counts", lambda _: ())(scenario))
+
+    def parameters(self, scenario: ServiceScenario, level: int | None = None) -> Any:
+        """Those of the definition; one that borrows them from TABS counts what tasks find only if it says so."""
+        p = self.definition.parameters(scenario, level)
+        return p if hasattr(self.definition, "more_counts") or not hasattr(p, "levels") else p._replace(levels=0)
 
     def metrics(self, scenario: ServiceScenario) -> dict[str, Ratio]:
         """The metrics as ratios of totals."""
-        return {name: Ratio(*weights) for name, weights in self.definition.metrics(scenario).items()}
+        known = self.definition.metrics(scenario)
+        return {name: Ratio(*part) if isinstance(part, tuple) else part for name, part in known.items()}
 
     def components(self, scenario: ServiceScenario) -> tuple[str, ...]:
         """Names of the columns of a path."""
@@ -245,9 +256,9 @@ class DefinedModel:
     def chain(self, scenario: ServiceScenario, level: int | None = None) -> Chain:
         """The chain for the exact solver, by replaying every outcome of every event; see `parameters` for the level."""
         definition = self.definition
-        p = definition.parameters(scenario, level)
+        p = self.parameters(scenario, level)
         initial = tuple(definition.initial(scenario, p))
-        size, arrival, names = definition.kinds(p), scenario.servers * scenario.arrival.at(0.0), definition.COUNTS
+        size, arrival, names = definition.kinds(p), scenario.servers * scenario.arrival.at(0.0), self.counts(scenario)
 
         def transitions(state: State) -> Iterator[Transition]:
             out = [0.0] * size

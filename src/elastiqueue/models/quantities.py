@@ -11,6 +11,7 @@ from typing import Any
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 
 TOLERANCE = 1e-9  # relative change of any stationary rate at which a queue that was cut counts as unlimited
+Metric = Any  # Weights, or a `statistics.waiting.WaitMetric`
 Weights = tuple[dict[str, float], dict[str, float]]  # column -> weight, twice: a metric is a ratio of linear forms
 TIME = {"time": 1.0}
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from elastiqueue.statistics.waiting import WaitMetric
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -87,11 +89,19 @@ def ratio_estimate(numerator: Sequence[float], denominator: Sequence[float]) -> 
     return Estimate(n * theta - (n - 1) * centre, math.sqrt((n - 1) / n * spread), n)
 
 
-def estimate(metric: Ratio, columns: Sequence[str], totals: NDArray[np.float64]) -> Estimate:
+def estimate(metric: Ratio | WaitMetric, columns: Sequence[str], totals: NDArray[np.float64]) -> Estimate:
     """A metric from the totals of n replications, shape (n, number of columns)."""
+    if isinstance(metric, WaitMetric):
+        ratio, back = metric.resolve(pooled(columns, totals))
+        return back(estimate(ratio, columns, totals))
     return ratio_estimate(
         linear_form(metric.numerator, columns, totals), linear_form(metric.denominator, columns, totals)
     )
+
+
+def pooled(columns: Sequence[str], totals: NDArray[np.float64]) -> dict[str, float]:
+    """The sums of the totals over all rows, shape (n, C), by column."""
+    return {name: math.fsum(map(float, values)) for name, values in zip(columns, totals.T, strict=True)}
 
 
 def mean_estimate(values: Sequence[float]) -> Estimate:

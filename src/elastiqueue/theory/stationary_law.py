@@ -358,5 +358,10 @@ def converged_rates(
 
 
 def _largest_change(coarse: dict[str, float], fine: dict[str, float], floor: float) -> float:
+    """Of all columns but the counts by what tasks find, whose sum is a column of its own."""
     smallest_scale = floor * max(abs(rate) for rate in fine.values())
-    return max(abs(fine[column] - coarse.get(column, 0.0)) / max(abs(fine[column]), smallest_scale) for column in fine)
+    return max(
+        abs(rate - coarse.get(column, 0.0)) / max(abs(rate), smallest_scale)
+        for column, rate in fine.items()
+        if not column.startswith("found_")
+    )

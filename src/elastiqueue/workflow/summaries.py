@@ -29,7 +29,8 @@ from elastiqueue.results.files import read_arrays, text_digest
 from elastiqueue.results.tidy_tables import VALUES, value_row
 from elastiqueue.scenarios import SUP_DISTANCE
 from elastiqueue.statistics.batches import steady_estimate
-from elastiqueue.statistics.estimates import Ratio, estimate, mean_estimate
+from elastiqueue.statistics.estimates import estimate, mean_estimate
+from elastiqueue.statistics.waiting import metric_from
 
 PATH_PARTS = 7  # components of a recorded path that the summary keeps: u, d0, d1, tasks, then q_1, q_2, q_3
 
@@ -51,7 +52,7 @@ def summarise_chunk(
     rows: list[dict[str, Any]] = []
     for i, point in enumerate(loaded[0][0]["points"]):
         totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
-        known = {name: Ratio(*parts) for name, parts in point["metrics"].items()}
+        known = {name: metric_from(parts) for name, parts in point["metrics"].items()}
         kept = known if metrics is None else [name for name in metrics if name in known]
         span = loaded[0][0]["windows"][i]
         if span["batches"] > 1:
@@ -80,7 +81,7 @@ def have_reached(precision: Mapping[str, Any], files: Sequence[str | Path]) -> l
     head, found = loaded[0][0], []
     for i, point in enumerate(head["points"]):
         totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
-        metric, batches = Ratio(*point["metrics"][precision["metric"]]), head["windows"][i]["batches"]
+        metric, batches = metric_from(point["metrics"][precision["metric"]]), head["windows"][i]["batches"]
         runs = totals.reshape(-1, batches, totals.shape[1])
         one = estimate(metric, point["columns"], totals)
         if batches > 1:
@@ -107,7 +108,7 @@ def _with_doubt(row: dict[str, Any], point: Mapping[str, Any], precision: Mappin
 
 
 def _steady_rows(
-    point: Mapping[str, Any], span: Mapping[str, Any], metrics: Mapping[str, Ratio], totals: NDArray[np.float64]
+    point: Mapping[str, Any], span: Mapping[str, Any], metrics: Mapping[str, Any], totals: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
     """Estimates of a steady state, with warm-up, effective sample size, and a note where something is in doubt."""
     runs = totals.reshape(-1, span["batches"], totals.shape[1])

@@ -88,6 +88,8 @@ def _arrive_at_a_busy_server(share, passed, buffer, queue, others, counts, moved
             moved[3 + i] += passed
             counts[WAITED] += 1
             counts[FOUND] += i
+            if counts.size > SHORTENED + 1:  # behind: how many found i tasks; the last with all above
+                counts[min(SHORTENED + i, counts.size - 1)] += 1
     if others[IDLE_OFF] > 0:
         others[IDLE_OFF] -= 1
         others[SETUP] += 1
@@ -374,7 +376,7 @@ def replications(
     """Replications from time 0 on, one per row of `words`, shape (R, 4): the whole batch in one call.
 
     state: U, D0, D1 and any number at time 0, and `busy` servers with a task each. edges, grid: as
-    `models.base.replicate` takes them. Fills counts, shape (R, M, 10), and states, shape (R, T, K); returns integrals,
+    `models.base.replicate` takes them. Fills counts, shape (R, M, C), and states, shape (R, T, K); returns integrals,
     shape (R, M, L), which may have grown along the last axis.
     """
     for r in range(len(words)):

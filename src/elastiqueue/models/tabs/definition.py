@@ -27,9 +27,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from elastiqueue.models.quantities import Weights, choose, consumption, least_level_of, phases_in_use, shares
+from elastiqueue.models.quantities import Metric, choose, consumption, least_level_of, phases_in_use, shares
 from elastiqueue.sampling.phase_type import phase_counts
 from elastiqueue.scenarios.autoscaling import TAIL, ServiceScenario
+from elastiqueue.statistics.waiting import column, levels_counted, wait_metrics
 
 IDLE_ON, OFF, SETUP, BUSY = range(4)  # places in the state; those of P_2, ..., P_K, S_11, ..., S_1K, S_21, ... follow
 ARRIVAL, STANDBY, SETUP_ENDS, PHASE_ENDS = range(4)  # kinds of event; PHASE_ENDS + k for phase k
@@ -38,6 +39,7 @@ COUNTS = (
     "shortened", "phase_changes",
 )  # fmt: skip
 ACCEPTED, ARRIVALS, WAITED, LOST_OFF, LOST_FULL, FOUND, GREEN, RED, STARTED, COMPLETED, SHORTENED, PHASES = range(12)
+FIRST = len(COUNTS)  # behind these: the tasks that wait, by what they find (`more_counts`)
 EVENTS = ("arrivals", "green", "red", "setups", "shortened", "phase_changes")
 
 
@@ -54,6 +56,7 @@ class Parameters(NamedTuple):
     ways: Sequence[Sequence[float]]  # r_k0, r_k1, ..., r_kK, (K, K + 1)
     residuals: Sequence[float]  # m_k, (K,)
     tail: int
+    levels: int  # of tasks found that are counted one by one
 
 
 def parameters(scenario: ServiceScenario, level: int | None = None) -> Parameters:
@@ -70,7 +73,15 @@ def parameters(scenario: ServiceScenario, level: int | None = None) -> Parameter
         [[end, *row] for end, row in zip(law.exit, law.routing, strict=True)],
         law.residual(),
         tail_length(scenario),
+        levels_counted(scenario.buffer, law.phases),
     )
+
+
+def more_counts(scenario: ServiceScenario) -> tuple[str, ...]:
+    """Names of further counts: tasks that found so many tasks at their server, the one in service in that phase."""
+    phases = scenario.phase_type.phases
+    levels = levels_counted(scenario.buffer, phases)
+    return tuple(column(i, k) for i in range(1, levels + 1) for k in range(1, phases + 1))
 
 
 def kinds(p: Parameters) -> int:
@@ -158,6 +169,8 @@ def add_to(level, k, system, p):
     system.record(ACCEPTED)
     system.record(WAITED)
     system.record(FOUND, level - 1 + p.residuals[k])
+    if p.levels > 0:
+        system.record(FIRST + phases * (min(level, p.levels) - 1) + k)
     system.move(BUSY + phases * level + k, -1)
     system.move(BUSY + phases * (level + 1) + k, 1)
 
@@ -229,7 +242,7 @@ def path(scenario: ServiceScenario) -> dict[str, tuple[str, ...]]:
     return {**servers, "tasks": ("waiting", "q_1"), **tail}
 
 
-def metrics(scenario: ServiceScenario) -> dict[str, Weights]:
+def metrics(scenario: ServiceScenario) -> dict[str, Metric]:
     """The metrics as ratios of totals; fractions are per server, the queue tail is queue_tail[i].
 
     growth is that of the total number of tasks per mean service time: 0 in a stable system over a long time.
@@ -249,6 +262,7 @@ def metrics(scenario: ServiceScenario) -> dict[str, Weights]:
         "red_per_task": ({"red": 1.0}, accepted),
         "setups_per_task": ({"setups": 1.0}, accepted),
         "growth": ({"accepted": 1.0, "green": -1.0, "shortened": -1.0}, {"time": 1.0}),
+        **wait_metrics(scenario.buffer, scenario.phase_type),
         **{f"queue_tail[{i}]": ({f"q_{i}": 1 / n}, {"time": 1.0}) for i in range(1, tail_length(scenario) + 1)},
     }
 

@@ -31,7 +31,7 @@ def simulate(
         arrival = ArrivalRate((0.0, raised[1]), (raised[0], arrival.at(0.0)))
     buffer = np.iinfo(np.int64).max if scenario.buffer is None else scenario.buffer
     idle, d0, d1, q1 = counts_at_start(scenario)
-    counts = np.zeros((len(words), len(edges) - 1, len(COUNTS)), np.int64)
+    counts = np.zeros((len(words), len(edges) - 1, len(COUNTS) + p.levels), np.int64)
     states = np.zeros((len(words), grid.size, 4 + tail), np.int64)
     with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
         integrals = replications(
@@ -52,4 +52,5 @@ def _totals(counts: NDArray[np.int64], integrals: NDArray[np.float64], tail: int
     """The columns without the time; waiting tasks are summed over all levels, also those beyond the tail."""
     numbers, areas = counts.tolist(), integrals.tolist()
     accepted = numbers[ARRIVALS] - numbers[LOST_OFF] - numbers[LOST_FULL]
-    return [accepted, *numbers, 0.0, math.fsum(areas[4:]), *areas[: 3 + tail]]
+    numbers, found = numbers[: len(COUNTS)], numbers[len(COUNTS) :]
+    return [accepted, *numbers, 0.0, *found, math.fsum(areas[4:]), *areas[: 3 + tail]]

@@ -83,6 +83,9 @@ def _arrive(share, passed, buffer, initial, servers, queue, others, counts, move
             counts[WAITED] += 1
             counts[FOUND] += i - 1
             counts[MET + j] += 1
+            phases = servers.shape[1] - 1
+            if counts.size > MET + phases:  # behind: how many found i tasks and phase j; the last with all above
+                counts[min(MET + i * phases + j, counts.size - phases + j)] += 1
     if others[IDLE_OFF] > 0:
         others[IDLE_OFF] -= 1
         others[SETUP] += 1

@@ -51,7 +51,7 @@ class Kernel:
         self.servers[1, :phases] = phase_counts(busy, service)
         self.queue[1] = busy
         self.others = np.array([idle, d0, d1, 1], np.int64)
-        self.counts = np.zeros(MET + phases, np.int64)
+        self.counts = np.zeros(MET + phases * (1 + self.p.levels), np.int64)
         self.integrals = np.zeros(size + 2)
 
     def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -70,12 +70,12 @@ class Kernel:
         return path / n
 
     def totals(self) -> list[float]:
-        counts, integrals = self.counts, self.integrals
-        met = zip(self.scenario.phase_type.residual(), counts[MET:], strict=True)
+        counts, integrals, beyond = self.counts, self.integrals, MET + len(self.p.gammas)
+        met = zip(self.scenario.phase_type.residual(), counts[MET:beyond], strict=True)
         found = math.fsum([counts[FOUND], *(m * int(c) for m, c in met)])
         accepted = counts[ARRIVALS] - counts[LOST_OFF] - counts[LOST_FULL]
-        numbers = [*counts[:FOUND], found, *counts[FOUND + 1 : PHASES]]
-        return [accepted, *numbers, counts[PHASES], math.fsum(integrals[4:]), *integrals[: 3 + self.tail]]
+        numbers = [*counts[:FOUND], found, *counts[FOUND + 1 : PHASES + 1], *counts[beyond:]]
+        return [accepted, *numbers, math.fsum(integrals[4:]), *integrals[: 3 + self.tail]]
 
     def reset(self) -> None:
         self.counts[:] = 0
