@@ -96,7 +96,7 @@ def test_a_second_run_has_nothing_to_do(project):
 
 
 def test_a_plotting_edit_draws_and_does_nothing_else(project, edited):
-    edited("config/config.yaml", "curves: {by: setup_rate, ", "curves: {by: setup_rate, width: 2, ")
+    edited("config/config.yaml", "&rates {by: setup_rate, ", "&rates {by: setup_rate, width: 2, ")
     assert jobs(run(project, "-n")) == {"draw": 1}
     edited("src/elastiqueue/figures/style.py", '"font.size": 8', '"font.size": 9')
     assert jobs(run(project, "-n")) == {"draw": 2}

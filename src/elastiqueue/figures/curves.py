@@ -166,7 +166,12 @@ def _select(rows: Rows, layer: Layer, panel: Panel) -> Rows:
         where = {
             key: value for key, value in where.items() if key in layer.where or (len(chosen) and chosen.varies(key))
         }
-    return chosen.where(where)
+    shared = {
+        key: value
+        for key, value in panel.where.items()
+        if key in layer.where and key not in ("experiment", "statistic")
+    }
+    return chosen.where(where).where(shared)
 
 
 def _expressions(layer: Layer, panel: Panel, key: str) -> dict[str, str | None]:

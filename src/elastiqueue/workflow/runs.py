@@ -15,7 +15,7 @@ WORKFLOW = next(
     (folder for folder in (PACKAGE / "run_files", PACKAGE.parents[1]) if (folder / "workflow/Snakefile").is_file()),
     PACKAGE.parents[1],
 )
-CONTENT = ("experiments", "figures", "tables", "claims")
+CONTENT = ("experiments", "figures", "claims")
 
 
 def given(
@@ -40,8 +40,8 @@ def given(
 def composed(values: Mapping[str, Any], papers: str | Path, claims: str | Path) -> dict[str, Any]:
     """The whole configuration of a run.
 
-    values : what the user's files and `--config` set. A configuration with content of its own (experiments, figures,
-        tables or claims) stands alone, unless it says `extends: papers`; every other one changes the papers' run.
+    values : what the user's files and `--config` set. A configuration with content of its own (experiments, figures
+        or claims) stands alone, unless it says `extends: papers`; every other one changes the papers' run.
     papers, claims : files of the papers' run and of its claims.
     """
     extends = values.get("extends")
