@@ -186,6 +186,7 @@ def test_the_report_opens_on_what_was_run_and_leads_to_figures_and_claims(report
     browser.open(report)
     browser.until("document.body.innerText.includes('Results of the run quick')")
     text = browser.value("document.body.innerText")
+    assert browser.value("document.querySelector('h1').getBoundingClientRect().top") >= 0
     for word in ("commit", "seed", "20120712", "machine", "duration", f"of {len(CLAIMS)} claims", *CLAIMS):
         assert word in text
     click(browser, "fig3")

@@ -233,7 +233,11 @@ def report_opening(
         facts, verdicts, lambda name: item(f"{name}.png"), lambda _: item("index.html"), [one.name for one in figures]
     )
     title = f"Results of the run {facts['run']}"
-    style = STYLE[STYLE.index("dl{") :]
+    # The report centres what it shows, so that the head of what is longer than the window could not be reached.
+    style = (
+        STYLE[STYLE.index("dl{") :]
+        + ".h-screen.items-center{align-items:flex-start}@media(max-width:60em){.grow.items-start{display:block}}"
+    )
     raw = f"<style>{style}</style>{inner}".replace("<tr>", "\n<tr>")  # docutils refuses long lines
     lines = [".. raw:: html", "", *(f"   {line}" for line in raw.splitlines() if line)]
     # A template of Jinja, which takes the spaces before its own tags away: they stand in lines of their own.
