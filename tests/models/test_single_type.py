@@ -16,12 +16,18 @@ from elastiqueue.models.single_type import (
     SingleType,
     SingleTypeParameters,
     metrics,
-    simulate,
 )
 from elastiqueue.sampling.discrete import FiniteLaw, batch_bernoulli, binomial_law, deterministic, poisson_law
 from elastiqueue.theory.heavy_traffic import single_type_bounds, unit_server_mean
 
 COIN = FiniteLaw((0, 1, 3), (0.3, 0.5, 0.2))
+
+
+def simulate(parameters, words, warm_up, slots, batches):
+    """Totals of consecutive batches after a warm-up, shape (batches, columns)."""
+    system = SingleType(parameters, words)
+    system.advance(warm_up)
+    return np.stack([system.advance(slots // batches) for _ in range(batches)])
 
 
 def stream(seed):
@@ -134,3 +140,11 @@ def test_errors():
         SingleTypeParameters(1, deterministic(1), deterministic(1), "x")
     with pytest.raises(ValueError, match="servers = 1: must be at least 2"):
         SingleTypeParameters(1, deterministic(1), deterministic(1), "power_of_two")
+
+
+def test_a_backlog_whose_square_leaves_64_bits_is_refused():
+    for arriving, slots in ((3_037_000_500, 0), (3_037_000_499, 1)):  # up to the largest, and one more
+        system = SingleType(SingleTypeParameters(1, deterministic(arriving), deterministic(0)), stream(1))
+        assert system.advance(slots)[COLUMNS.index("perpendicular_sq")] == 0.0
+        with pytest.raises(ValueError, match="backlog: is above 3,037,000,499, the largest total"):
+            system.advance(1)

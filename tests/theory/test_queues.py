@@ -57,17 +57,8 @@ def test_setup_without_delay_adds_a_setup_to_the_wait() -> None:
 def test_delayed_off_fractions_obey_the_identities(load: float, mu: float, nu: float) -> None:
     shares = queues.delayed_off_single_fractions(load, mu, nu)
     assert shares.busy + shares.idle_on + shares.idle_off + shares.setup == pytest.approx(1.0, abs=1e-14)
-    assert abs(queues.flow_residual(shares.idle_on, shares.setup, mu, nu)) < 1e-14
-    assert abs(queues.throughput_residual(shares.busy, load, 0.0)) < 1e-15
-    power = 200 * (shares.busy + shares.setup) + 140 * shares.idle_on + 5 * shares.idle_off
-    # nu/mu <= 1000 multiplies a rounding error of d1 <= 1 and 140 W.
-    assert abs(queues.power_residual(power, load, 0.0, shares.idle_off, shares.setup, mu, nu, off=5.0)) < 1e-10
-
-
-def test_residuals_see_a_violation() -> None:
-    assert queues.flow_residual(0.2, 0.1, 0.5, 2.0) == pytest.approx(0.1)
-    assert queues.throughput_residual(0.3, 0.3, 0.1) == pytest.approx(0.03)
-    assert queues.power_residual(100.0, 0.3, 0.0, 0.1, 0.1, 1.0, 1.0) == pytest.approx(100 - 60 - 34)
+    assert abs(nu * shares.setup - mu * shares.idle_on) < 1e-14
+    assert abs(shares.busy - load) < 1e-15
 
 
 @pytest.mark.parametrize(
@@ -78,7 +69,6 @@ def test_residuals_see_a_violation() -> None:
         (lambda: queues.mm1_mean_wait(-0.1), "offered_load = -0.1: must be finite and >= 0"),
         (lambda: queues.delayed_off_single_mean_wait(0.5, -1.0, 1.0), "standby_rate = -1.0: must be >= 0"),
         (lambda: queues.delayed_off_single_mean_wait(0.5, 1.0, 0.0), "setup_rate = 0.0: must be > 0"),
-        (lambda: queues.power_residual(1, 0.3, 0, 0, 0, 0.0, 1.0), "standby_rate = 0.0: must be > 0"),
     ],
 )
 def test_bad_input(call, message: str) -> None:

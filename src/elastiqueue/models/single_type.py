@@ -17,6 +17,7 @@ length of the projection of q on (1, ..., 1); perpendicular_sq = |q|^2 - paralle
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,7 @@ from elastiqueue.statistics.estimates import Ratio
 ROUTING = ("jsq", "power_of_d", "power_of_two", "power_of_two_with_replacement", "random")
 _JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
 
+MAX_BACKLOG = math.isqrt(2**63 - 1)  # of all servers: its square fits into 64 bits
 # Positions in the totals; the names are the columns.
 SLOTS, TOTAL, PARALLEL, PERPENDICULAR, POOLED, ARRIVED, SERVED, UNUSED = range(8)
 COLUMNS = ("slots", "total", "parallel_sq", "perpendicular_sq", "pooled", "arrived", "served", "unused")
@@ -163,7 +165,10 @@ def _route(q, order, routing, draws, words):
 
 @njit(cache=True)
 def _advance(q, pooled, order, words, cdf, values, guide, start, routing, draws, slots, totals):
-    """Go on for `slots` slots, adding to totals; pooled has shape (1,)."""
+    """Go on for `slots` slots, adding to totals; pooled has shape (1,).
+
+    Returns whether the total backlog stayed at most MAX_BACKLOG, so that the sum of squares fits into 64 bits.
+    """
     servers = q.size
     x, fixed = pooled[0], start[2] - start[1] == 1
     total = 0
@@ -171,6 +176,8 @@ def _advance(q, pooled, order, words, cdf, values, guide, start, routing, draws,
         total += q[m]
     for _ in range(slots):
         arrived = draw(cdf, values, guide, start, 0, words)
+        if total + arrived > MAX_BACKLOG:
+            return False
         if arrived > 0:
             q[_route(q, order, routing, draws, words)] += arrived
         service = values[start[1]]
@@ -202,6 +209,7 @@ def _advance(q, pooled, order, words, cdf, values, guide, start, routing, draws,
         totals[UNUSED] += offered - served
     totals[SLOTS] += slots
     pooled[0] = x
+    return True
 
 
 class SingleType:
@@ -223,20 +231,18 @@ class SingleType:
         return int(self._pooled[0])
 
     def advance(self, slots: int, totals: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """Simulate so many slots more and add to the totals (float64, by `COLUMNS`; new ones if None)."""
+        """Simulate so many slots more and add to the totals (float64, by `COLUMNS`; new ones if None).
+
+        Raises ValueError where the total backlog exceeds `MAX_BACKLOG`, as only that of an unstable system does.
+        """
         if slots < 0:
             raise ValueError(f"slots = {slots}: must be >= 0")
         if totals is None:
             totals = np.zeros(len(COLUMNS))
         p = self.parameters
-        _advance(self.q, self._pooled, self._order, self._words, *self._tables, self._routing, p.draws, slots, totals)
+        state = (self.q, self._pooled, self._order, self._words, *self._tables)
+        if not _advance(*state, self._routing, p.draws, slots, totals):
+            raise ValueError(
+                f"backlog: is above {MAX_BACKLOG:,}, the largest total that can be simulated; is the load stable?"
+            )
         return totals
-
-
-def simulate(
-    parameters: SingleTypeParameters, words: NDArray[np.uint64], warm_up: int, slots: int, batches: int = 1
-) -> NDArray[np.float64]:
-    """Totals of consecutive batches of slots // batches slots each after a warm-up, shape (batches, columns)."""
-    system = SingleType(parameters, words)
-    system.advance(warm_up)
-    return np.stack([system.advance(slots // batches) for _ in range(batches)])

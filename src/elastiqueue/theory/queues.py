@@ -1,4 +1,4 @@
-"""Closed forms of classical queues, and the exact identities that every model obeys whatever its parameters.
+"""Closed forms of classical queues.
 
 Unit of time: the mean service time (service rate 1). N servers, a = total arrival rate (offered load), L = arrival rate
 at a single server.
@@ -13,15 +13,6 @@ at a single server.
         mu idle = L off = nu setup.
     The formula for E[W] is Welch's for an M/G/1 queue with exceptional first service, here a setup with probability p
     before the first task of a busy period (P. D. Welch, Operations Research 12(5), 1964).
-
-Identities (steady state, every N and buffer, by equating flows; d0, d1, u, q_1 are fractions of servers):
-
-    nu d1 = mu u                                     as many servers turn on as turn off
-    q_1 = lambda (1 - P_loss)                        Little's law for the tasks in service
-    P = P_full lambda (1 - P_loss) + d1 (P_full + (nu/mu) P_idle) + d0 P_off
-
-The first presumes that no setup is aborted, or that only completed setups count: d1 is the time-average number in setup
-and each completes at rate nu, so it holds in either case. Their residuals are functions below, 0 up to rounding.
 """
 
 from __future__ import annotations
@@ -35,11 +26,8 @@ __all__ = [
     "delayed_off_single_mean_wait",
     "erlang_b",
     "erlang_c",
-    "flow_residual",
     "mm1_mean_wait",
     "mmn_mean_wait",
-    "power_residual",
-    "throughput_residual",
 ]
 
 
@@ -120,35 +108,3 @@ def delayed_off_single_fractions(load: float, standby_rate: float, setup_rate: f
     off, setup = flow / load, flow / setup_rate
     scale = (1.0 - load) / (idle + off + setup)
     return DelayedOffFractions(load, idle * scale, off * scale, setup * scale)
-
-
-def flow_residual(idle_on: float, setup: float, standby_rate: float, setup_rate: float) -> float:
-    """Return nu d1 - mu u: setups completed minus servers turned off, per unit of time."""
-    return setup_rate * setup - standby_rate * idle_on
-
-
-def throughput_residual(busy: float, arrival_rate: float, loss_probability: float) -> float:
-    """Return q_1 - lambda (1 - P_loss): work done minus work accepted; both per server, or both for all servers."""
-    return busy - arrival_rate * (1.0 - loss_probability)
-
-
-def power_residual(
-    power: float,
-    arrival_rate: float,
-    loss_probability: float,
-    idle_off: float,
-    setup: float,
-    standby_rate: float,
-    setup_rate: float,
-    full: float = 200.0,
-    idle: float = 140.0,
-    off: float = 0.0,
-) -> float:
-    """Return P - [P_full lambda (1 - P_loss) + d1 (P_full + (nu/mu) P_idle) + d0 P_off], in the unit of power.
-
-    idle_off, setup : fractions of servers off and in setup; full, idle, off : power of one server in those states.
-    """
-    if not standby_rate > 0.0:
-        raise ValueError(f"standby_rate = {standby_rate}: must be > 0")
-    spent_in_setup = setup * (full + setup_rate / standby_rate * idle)
-    return power - (full * arrival_rate * (1.0 - loss_probability) + spent_in_setup + off * idle_off)
