@@ -235,7 +235,7 @@ def test_without_results_every_claim_is_undecided_and_says_why(tmp_path: Path) -
 def test_scenarios_missing_from_a_run_leave_a_claim_undecided_unless_the_rest_contradicts_it() -> None:
     def without_the_largest(world: World) -> Results:
         results = tables(world, 0.001)
-        table = results.table("standby_high_load")
+        table = results.tables["standby_high_load"]
         return Results(tables={**results.tables, "standby_high_load": table[table["servers"] < 10000]})
 
     missing = judge(CLAIMS, without_the_largest(paper_like), ["A9a"])["claims"]

@@ -91,9 +91,20 @@ class Results:
     def __init__(self, folder: str | Path | None = None, tables: Mapping[str, pd.DataFrame] | None = None) -> None:
         self.folder = None if folder is None else Path(folder)
         self.tables = dict(tables or {})
+        self._estimates: dict[str, dict[str, list[tuple[dict[str, Any], float, float, int]]]] = {}
 
-    def table(self, experiment: str) -> pd.DataFrame:
-        """Estimates of an experiment; raises Missing."""
+    def estimates(self, experiment: str) -> dict[str, list[tuple[dict[str, Any], float, float, int]]]:
+        """Metric -> key, mean, standard error and replications of each of its estimates; raises Missing."""
+        if experiment not in self._estimates:
+            table, found = self._table(experiment), self._estimates.setdefault(experiment, {})
+            names = [name for name in table.columns if name not in NOT_KEYS]
+            for record in table.to_dict("records"):
+                key = {name: _plain(record[name]) for name in names}
+                values = float(record["mean"]), float(record["se"]), int(record["n"])
+                found.setdefault(str(record["metric"]), []).append((key, *values))
+        return self._estimates[experiment]
+
+    def _table(self, experiment: str) -> pd.DataFrame:
         for path in [self.folder / kind / f"{experiment}.csv" for kind in KINDS] if self.folder else []:
             if experiment not in self.tables and path.exists():
                 self.tables[experiment] = read_table(path)
@@ -155,25 +166,24 @@ def _selected(key: Mapping[str, Any], where: Where) -> bool:
 def rows_of(results: Results, quantity: Quantity) -> list[Row]:
     """The values of a quantity; raises Missing where the run lacks one."""
     name, where = quantity.experiment, quantity.where
-    table = results.table(name)
+    estimates = results.estimates(name)
     metrics = [quantity.metric] if isinstance(quantity.metric, str) else quantity.metric
-    columns = [column for column in table.columns if column not in NOT_KEYS]
+    columns = next(iter(estimates.values()))[0][0] if estimates else {}
     for column in [*where, *quantity.match, *([quantity.scale] if quantity.scale else [])]:
         if column not in columns:
             raise Missing(f"{name} has no column {column}")
     keys: dict[str, dict[str, Any]] = {}
     values: dict[str, dict[str, Measured]] = {}
-    for record in table[table["metric"].isin(metrics)].to_dict("records"):
-        key = {column: _plain(record[column]) for column in columns}
-        if not _selected(key, where):
-            continue
-        label = json.dumps(key, sort_keys=True)
-        source = json.dumps({**key, "label": None}, sort_keys=True)
-        value = measured(float(record["mean"]), float(record["se"]), int(record["n"]), source)
-        if record["metric"] in values.setdefault(label, {}):
-            raise Missing(f"{name} has two rows of {record['metric']} at {place(key, where)}")
-        keys[label] = key
-        values[label][record["metric"]] = value * float(key[quantity.scale]) if quantity.scale else value
+    for metric in metrics:
+        for key, mean, se, n in estimates.get(metric, ()):
+            if not _selected(key, where):
+                continue
+            label = json.dumps(key, sort_keys=True)
+            value = measured(mean, se, n, json.dumps({**key, "label": None}, sort_keys=True))
+            if metric in values.setdefault(label, {}):
+                raise Missing(f"{name} has two rows of {metric} at {place(key, where)}")
+            keys[label] = key
+            values[label][metric] = value * float(key[quantity.scale]) if quantity.scale else value
     if not keys:
         chosen = ", ".join(f"{column} = {text(wanted)}" for column, wanted in where.items())
         raise Missing(f"{name} has no {' + '.join(metrics)}" + (f" at {chosen}" if chosen else ""))

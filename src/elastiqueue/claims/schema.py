@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -129,6 +130,11 @@ class Effect(Part):
 AnyPart = Annotated[Bound | Ordering | Monotonicity | Rate | Effect, Field(discriminator="test")]
 
 
+@cache
+def _any_part() -> TypeAdapter[Part]:
+    return TypeAdapter(AnyPart)
+
+
 class Readings(Strict):
     """One test in all combinations of ways to read a sentence."""
 
@@ -146,7 +152,7 @@ class Readings(Strict):
             for keys in (self.part, *(keys for _, keys in answers)):
                 for key, value in keys.items():
                     set_key(values, key, value)
-            yield names, TypeAdapter(AnyPart).validate_python(values)
+            yield names, _any_part().validate_python(values)
 
 
 class Claim(Strict):
