@@ -14,6 +14,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from numba import njit
@@ -34,6 +35,11 @@ LAWS = {
     "hyperexponential, scv 4 (two phases)": {"hyperexponential": 4},
     "Coxian, scv 4 (two phases)": {"coxian": 4},
     "Erlang-4 (four phases)": {"erlang": 4},
+}
+_FOLDER = Path(__file__).resolve().parent.parent / "config" / "examples" / "policies"
+POLICIES = {
+    name: {"model": str(_FOLDER / f"{name}.py"), **keys}
+    for name, keys in (("tabs_threshold", {"level": 0.6}), ("tabs_shortest_of_d", {"choices": 2}))
 }
 CLUSTER = {
     "model": "cluster", "servers": 100, "resources": [30, 30, 4000], "routing": "jsq", "scheduling": "maxweight",
@@ -98,10 +104,12 @@ def tabs(runs: int) -> None:
     works |= {f"TABS, exponential, N = {n}": replication(n) for n in SERVERS}
     for law, service in LAWS.items():
         works |= {f"TABS, {law}, N = {n}": replication(n, service=service) for n in (10_000, 100_000)}
+    for name, keys in POLICIES.items():  # by the simulators that are derived from a definition
+        works[f"policy {name}, N = 1000"] = replication(1000, **keys)
     found = medians(works, runs)
     for name, seconds in found.items():
         ratios = {"one_random_number": seconds / found["one random number"]}
-        if not name.startswith(("one", "TABS, exponential")):
+        if not name.startswith(("one", "policy", "TABS, exponential")):
             ratios["exponential"] = seconds / found[f"TABS, exponential, N = {name.rpartition('= ')[2]}"]
         line(name, 1e9 * seconds, "ns per event", **ratios)
 

@@ -48,7 +48,7 @@ def test_without_standby_period_every_server_stays_on():
     ("changes", "message"),
     [
         ({"abort_setups": True}, "abort_setups = true: must be false"),
-        ({"model": "delayed_off"}, "model = delayed_off: the fluid limit is that of tabs or jiq"),
+        ({"model": "delayed_off"}, "model = delayed_off: fluid is for tabs, jiq"),
         ({"start": "all_off"}, "start = all_off: is singular"),
     ],
 )

@@ -252,7 +252,7 @@ def test_rows_of_a_cluster_and_unknown_engines() -> None:
     assert rows["capacity_load"] == pytest.approx(8 / 5.5)
     with pytest.raises(ValueError, match=r"^engine = exact: must be one of stability, stability_map$"):
         compute_rows("exact", cluster())
-    with pytest.raises(ValueError, match=r"^model = cluster: must be tabs for a map of stability$"):
+    with pytest.raises(ValueError, match=r"^model = cluster: stability_map is for tabs$"):
         compute_rows("stability_map", cluster())
 
 

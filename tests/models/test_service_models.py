@@ -1,4 +1,4 @@
-"""The compiled simulators of the service models: same bits, invariants on paths, and the readable chain's balance."""
+"""The compiled simulators of the service models: same bits, invariants on paths, and the chain's balance."""
 
 from __future__ import annotations
 

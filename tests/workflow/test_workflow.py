@@ -103,17 +103,17 @@ def test_a_plotting_edit_draws_and_does_nothing_else(project, edited):
 
 
 def test_a_kernel_edit_reruns_what_uses_the_kernel(project, edited):
-    edited("src/elastiqueue/models/central_queue/exponential.py", "on += 1", "on += 1 + 0")
+    edited("src/elastiqueue/models/central_queue/definition.py", "move(IDLE_ON, 1)", "move(IDLE_ON, 1 + 0)")
     counts = jobs(run(project, "-n"))
     assert counts["simulate"] == 1  # the two delayed-off cases are one chunk
     assert "draw" not in counts
-    edited("src/elastiqueue/models/tabs/exponential.py", "idle += 1", "idle += 1 + 0")
+    edited("src/elastiqueue/models/tabs/definition.py", "move(IDLE_ON, 1)", "move(IDLE_ON, 1 + 0)")
     assert jobs(run(project, "-n"))["simulate"] == 3 + 1 + 3  # blocks of convergence, of standby, models of comparison
     assert jobs(run(project, "-n"))["draw"] == 2
 
 
 def test_a_comment_in_a_kernel_reruns_nothing(project, edited):
-    edited("src/elastiqueue/models/tabs/exponential.py", "idle += 1", "idle += 1  # one more\n")
+    edited("src/elastiqueue/models/tabs/definition.py", "move(IDLE_ON, 1)", "move(IDLE_ON, 1)  # one more\n")
     edited("src/elastiqueue/sampling/rng.py", '"""', '"""Edited. ')
     assert jobs(run(project, "-n")) == {}
 

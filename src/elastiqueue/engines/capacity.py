@@ -24,10 +24,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from elastiqueue.engines.registry import check_served
 from elastiqueue.models import slotted
 from elastiqueue.results.tidy_tables import value_row
 from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
-from elastiqueue.scenarios.reading import ConfigError, ServiceScenario
+from elastiqueue.scenarios.reading import ConfigError
 from elastiqueue.statistics.estimates import Estimate
 from elastiqueue.theory.capacity import CapacityRegion, Number
 
@@ -115,8 +116,6 @@ def bounds_values(scenario: slotted.SlottedScenario) -> dict[str, float]:
 
 def compute_rows(engine: str, scenario: Any) -> list[dict[str, Any]]:
     """Tidy rows of a scenario, their se is 0 and their n is 0; `engine` is `capacity` or `bounds`."""
-    if isinstance(scenario, ServiceScenario) or (engine == "capacity" and isinstance(scenario, SingleTypeScenario)):
-        allowed = "cluster" if engine == "capacity" else "cluster, single_type"
-        raise ConfigError(f"model = {scenario.model}: {engine} is for {allowed}")
+    check_served(engine, scenario)
     values = capacity_values(scenario) if engine == "capacity" else bounds_values(scenario)
     return [value_row(name, Estimate(value, 0.0, 0)) for name, value in values.items()]

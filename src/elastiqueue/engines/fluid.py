@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elastiqueue.engines.registry import check_served
 from elastiqueue.engines.simulation import grid_of
 from elastiqueue.models.registry import model_of
 from elastiqueue.results.tidy_tables import value_row
@@ -21,7 +22,7 @@ MOST_COMPONENTS, MOST_FILLED = 1_000_000, 1_000  # levels times phases: of the b
 
 def fluid_start(scenario: ServiceScenario) -> fluid.FluidState:
     """The scenario's start on the fluid scale."""
-    service, model = scenario.phase_type, scenario.model
+    service = scenario.phase_type
     if scenario.start == "all_idle_on":
         return fluid.all_idle_on(service)
     if scenario.start == "all_off":
@@ -29,15 +30,14 @@ def fluid_start(scenario: ServiceScenario) -> fluid.FluidState:
             "start = all_off: is singular in the fluid limit (q_1 = u = 0); use fixed_point or all_idle_on"
         )
     busy = min(1.0, scenario.arrival.at(0.0))
-    return fluid.FluidState(fluid.spread([busy], service), 0.0 if model == "jiq" else 1.0 - busy)
+    return fluid.FluidState(fluid.spread([busy], service), 1.0 - busy if scenario.row.turns_on else 0.0)
 
 
 def _fluid_rates(scenario: ServiceScenario) -> tuple[float, float]:
-    if scenario.model not in ("tabs", "jiq"):
-        raise ConfigError(f"model = {scenario.model}: the fluid limit is that of tabs or jiq")
+    check_served("fluid", scenario)
     if scenario.aborts:
         raise ConfigError("abort_setups = true: must be false; the fluid limit is that of TABS without aborted setups")
-    if scenario.model == "jiq":
+    if not scenario.row.turns_on:
         return 0.0, 1.0
     return float(scenario.standby_rate or 0), float(scenario.setup_rate or 0)
 

@@ -36,9 +36,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
+from elastiqueue.engines.registry import check_served
 from elastiqueue.models.registry import model_of
 from elastiqueue.results.tidy_tables import value_row
 from elastiqueue.scenarios.base import ConfigError
+from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
 from elastiqueue.statistics.estimates import Estimate
 from elastiqueue.theory.tabs_stability import BATCHES, Drift, StabilityVerdict, smallest_stable_servers, verdict
 
@@ -92,15 +94,16 @@ def report(
     ------
     ConfigError : the scenario has a feature that the theory does not cover.
     """
-    if scenario.model == "cluster":
+    check_served("stability", scenario)
+    if isinstance(scenario, ClusterScenario):
         return cluster_report(model_of(scenario).parameters(scenario))
-    if scenario.model == "single_type":
+    if isinstance(scenario, SingleTypeScenario):
         return _single_type_report(model_of(scenario).parameters(scenario))
     arrival = scenario.arrival
     if not arrival.constant:
         raise ConfigError("arrival_rate: must be constant for a verdict on stability")
     rate = arrival.at(0.0)
-    if scenario.model not in ("tabs", "jiq"):
+    if not scenario.row.distributed:
         facts = {"method": "exact", "growth": 0.0}
         return Report("stable", rate - 1.0, 1.0 - rate, "one central queue, load below 1", facts)
     if not scenario.phase_type.is_exponential:
@@ -124,7 +127,7 @@ def report(
 
 def _rates(scenario: Any) -> tuple[float, float]:
     """Standby and setup rate; where no server ever turns off, setups do not matter."""
-    return (0.0, 1.0) if scenario.model == "jiq" else (float(scenario.standby_rate), float(scenario.setup_rate))
+    return (float(scenario.standby_rate), float(scenario.setup_rate)) if scenario.row.turns_on else (0.0, 1.0)
 
 
 def _drift_facts(drift: Drift) -> dict[str, Any]:
@@ -313,8 +316,7 @@ def _drift_row(metric: str, drift: Drift, factor: float = 1.0) -> dict[str, Any]
 
 
 def _map_rows(scenario: Any) -> list[dict[str, Any]]:
-    if scenario.model != "tabs":
-        raise ConfigError(f"model = {scenario.model}: must be tabs for a map of stability")
+    check_served("stability_map", scenario)
     rate, (mu, nu), most = scenario.arrival.at(0.0), _rates(scenario), scenario.servers
     found = smallest_stable_servers(rate, mu, nu, most, MAP_STATES, MAP_EVENTS, scenario.seed)
     verdicts = dict(found.verdicts)

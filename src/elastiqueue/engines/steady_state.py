@@ -97,7 +97,12 @@ def slow_queue(scenario: ServiceScenario) -> tuple[float, str]:
     if scenario.setup_rate and row_of(scenario).turns_on:
         variance += rate * (1.0 - rate) / scenario.setup_rate
     time, doubt = variance / (n * (1.0 - rate) ** 2), ""
-    if scenario.model != "tabs" or scenario.aborts or n == 1 or not scenario.standby_rate:
+    if (
+        not (scenario.row.distributed and scenario.row.turns_on)
+        or scenario.aborts
+        or n == 1
+        or not scenario.standby_rate
+    ):
         return time, doubt
     if n > (FINITE_SERVERS if scenario.buffer else UNLIMITED_SERVERS) or not scenario.phase_type.is_exponential:
         return time, doubt

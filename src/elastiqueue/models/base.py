@@ -1,4 +1,4 @@
-"""What a model is to the engines: named totals, metrics as ratios of totals, and a readable Markov chain.
+"""A replication: its totals, by which metrics are ratios, and its path; pauses, stretches and resets in one place.
 
 A replication ends in a vector of *totals* (time integrals of the state, counts of events), one per named column.
 Every metric is a ratio of two linear forms in the totals,

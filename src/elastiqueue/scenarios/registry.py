@@ -60,6 +60,11 @@ class Model:
         return self.module != SLOTTED
 
     @property
+    def distributed(self) -> bool:
+        """Whether it is TABS or JIQ, for which there is a fluid limit and a theory of stability."""
+        return self.module == f"{_TABS}.definition"
+
+    @property
     def turns_on(self) -> bool:
         """Whether a server that is off may be turned on."""
         return "setup_rate" in self.takes

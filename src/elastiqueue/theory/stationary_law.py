@@ -1,4 +1,4 @@
-"""Stationary rates of a model's readable Markov chain, by sparse linear algebra instead of simulation.
+"""Stationary rates of a Markov chain, by sparse linear algebra instead of simulation.
 
 The chain is enumerated from its initial state, which gives the generator Q on the reachable states. Its stationary
 law is the solution of

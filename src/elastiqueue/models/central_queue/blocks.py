@@ -1,6 +1,6 @@
 """One central queue with exponential service: uniformised blocks of events, and runs of coin flips between them.
 
-An optimisation of the definition in `elastiqueue.models.central_queue.exponential`. Blocks, runs of coin flips, varying
+An optimisation of the definition in `elastiqueue.models.central_queue.definition`. Blocks, runs of coin flips, varying
 arrival rates and time integrals are those of `elastiqueue.models.tabs.blocks`, where the proof is. A flip is an arrival
 or a departure, each of a rate of at least c: with i servers on and j tasks, departures have the rate min(i, j). A run
 stays where everything that counts is linear in its heads: as long as fewer flips are tossed than servers are idle-on,

@@ -1,6 +1,6 @@
 """TABS and JIQ with exponential service: uniformised blocks of events, and runs of coin flips between them.
 
-An optimisation of the definition in `elastiqueue.models.tabs.exponential`, for setups that are not aborted; exact in
+An optimisation of the definition in `elastiqueue.models.tabs.definition`, for setups that are not aborted; exact in
 distribution, and at a cost per unit of time that grows as sqrt(N) for large N near the fixed point.
 
 Uniformised blocks. While the total rate stays below a bound, events (some of which do nothing) come at that rate. The
