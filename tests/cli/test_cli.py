@@ -143,11 +143,15 @@ def test_progress_is_shown_on_a_terminal_only(tabs):
     assert shown.endswith(b"\r\x1b[K")
 
 
-def test_an_interrupt_leaves_nothing_behind(tabs, tmp_path):
-    more = ["--set", "replications=1000000", "--json", str(tmp_path / "a.json")]
-    with _start(tabs, *more, stderr=subprocess.PIPE) as process:
-        time.sleep(3)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=20)
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+def test_an_interrupt_leaves_nothing_behind(command, tabs, tmp_path):
+    long = {"simulate": ["--set", "replications=1000000"], "plan": ["--max-wait", ".01", "--within", "1e-5"]}[command]
+    words = [sys.executable, "-m", "elastiqueue", command, tabs, "--set", "servers=1000", *long, "--json", "a.json"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, cwd=tmp_path, start_new_session=True) as process:
+        time.sleep(4)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the processes of the command as well
+        _, error = process.communicate(timeout=30)
     assert (process.returncode, error) == (130, b"elastiqueue: interrupted\n")
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
