@@ -42,6 +42,10 @@ def test_simulation_agrees_with_the_exact_values():
     for name in ("mean_wait", "power", "busy", "setup"):
         estimate = simulated.metric(name)
         assert abs(estimate.mean - exact.metric(name).mean) < 5 * estimate.se
+    listed = simulated.document()["metrics"]
+    assert listed["wait_tail"]["at"] == ["1", "2", "5", "10", "20"]
+    assert listed["queue_tail"]["mean"] == [simulated.metric(f"queue_tail[{i}]").mean for i in range(1, 6)]
+    assert "at" not in listed["queue_tail"]
     table = simulated.table().set_index("metric")
     assert table.loc["power", "ci_low"] < table.loc["power", "mean"] < table.loc["power", "ci_high"]
     assert set(exact.table()["n"]) == {0}

@@ -21,6 +21,7 @@ CASES = {
     "tabs": (TABS, {"mean_wait": 0.3}, {}),
     "tabs, dear idling": ({**TABS, "setup_rate": 1.0, "power": {"idle": 180}}, {"mean_wait": 0.25}, {}),
     "two limits": ({**TABS, "setup_rate": 1.0}, {"wait_probability": 0.3, "loss_probability": 0.02}, {}),
+    "quantile": ({**TABS, "setup_rate": 1.0}, {"wait_p95": 2.0}, {}),
     "delayed-off": (DELAYED, {"mean_wait": 0.5}, {}),
     "the minimum is inside": ({**DELAYED, "servers": 2, "arrival_rate": 0.2}, {"mean_wait": 5.0}, {}),
     "cost": ({**TABS, "setup_rate": 1.0, "units": PRICES}, {"mean_wait": 0.25}, {"objective": "cost_per_hour"}),
@@ -57,7 +58,7 @@ def _grid(case):
     return list(_brute(eq.scenario(**values), limits, **options))
 
 
-LONG = ("delayed-off", "the minimum is inside", "cost")
+LONG = ("quantile", "delayed-off", "the minimum is inside", "cost")
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,10 @@ class Result:
         return pd.DataFrame(list(self.series), columns=["time", *COLUMNS])
 
     def document(self) -> dict[str, Any]:
-        """The same as JSON-able values: null for what is not finite; name[1], name[2], ... are one entry of lists."""
+        """The same as JSON-able values: null for what is not finite; name[i], name[j], ... are one entry of lists.
+
+        Its `at` says i, j, ... where they are not 1, 2, ...
+        """
         listed: dict[str, dict[str, Any]] = {}
         for name, one in self.metrics.items():
             entry: dict[str, Any] = {"mean": one.mean}
@@ -92,15 +95,16 @@ class Result:
                 entry |= {"se": one.se, "ci95": list(one.interval()), "n": one.n}
             if real := self.real(name):
                 entry |= {"real_mean": real[0].mean, **({"real_se": real[0].se} if one.n else {}), "real_unit": real[1]}
-            base, bracket, _ = name.partition("[")
+            base, bracket, index = name.partition("[")
             if not bracket:
                 listed[name] = entry
                 continue
-            gathered = listed.setdefault(
-                base, {key: value if key in ("n", "real_unit") else [] for key, value in entry.items()}
-            )
-            for key in entry.keys() - {"n", "real_unit"}:
-                gathered[key].append(entry[key])
+            gathered = listed.setdefault(base, {key: [] for key in ("at", *entry)})
+            for key, value in (("at", index.rstrip("]")), *entry.items()):
+                gathered[key] = value if key in ("n", "real_unit") else [*gathered[key], value]
+        for entry in listed.values():
+            if "at" in entry and entry["at"] == [str(i) for i in range(1, len(entry["at"]) + 1)]:
+                del entry["at"]
         whole: dict[str, Any] = finite(
             {
                 "scenario": self.scenario.model_dump(mode="json"),
