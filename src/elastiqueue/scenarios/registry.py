@@ -180,6 +180,8 @@ def _load_file(path: Path, content: str) -> ModuleType:
     for name in NEEDED + OPTIONAL:
         if not hasattr(module, name) and hasattr(base, name):
             setattr(module, name, getattr(base, name))
+    if base is not None and hasattr(base, "more_counts") and module.COUNTS is base.COUNTS:  # they follow those
+        setattr(module, "more_counts", base.more_counts)  # noqa: B010
     missing = [name for name in NEEDED if not hasattr(module, name)]
     if missing:
         raise ConfigError(f"model = {path}: must define {', '.join(missing)} (CONTRIBUTING.md)")
