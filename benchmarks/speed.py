@@ -30,7 +30,8 @@ from elastiqueue.scenarios.reading import scenario_from
 from elastiqueue.theory import fluid_limit as fluid
 
 SETTING = {"model": "tabs", "arrival_rate": 0.3, "standby_rate": 0.1, "setup_rate": 0.1, "buffer": 20, "horizon": 250}
-SERVERS = (100, 1_000, 10_000, 100_000)
+SERVERS = (100, 1_000, 10_000, 100_000, 10**6, 10**7, 10**8)
+SINE = {"mean": 0.3, "amplitude": 0.2, "period": 125.66}
 LAWS = {
     "hyperexponential, scv 4 (two phases)": {"hyperexponential": 4},
     "Coxian, scv 4 (two phases)": {"coxian": 4},
@@ -102,6 +103,9 @@ def line(name: str, value: float, unit: str, **ratios: float) -> None:
 def tabs(runs: int) -> None:
     works = {"one random number": draws}
     works |= {f"TABS, exponential, N = {n}": replication(n) for n in SERVERS}
+    works |= {f"TABS, sinusoidal rate, N = {n}": replication(n, arrival_rate=SINE) for n in SERVERS[:5]}
+    queue = {"model": "delayed_off", "buffer": None}
+    works |= {f"delayed-off, N = {n}": replication(n, **queue) for n in SERVERS[:5]}
     for law, service in LAWS.items():
         works |= {f"TABS, {law}, N = {n}": replication(n, service=service) for n in (10_000, 100_000)}
     for name, keys in POLICIES.items():  # by the simulators that are derived from a definition
@@ -112,6 +116,9 @@ def tabs(runs: int) -> None:
         if not name.startswith(("one", "policy", "TABS, exponential")):
             ratios["exponential"] = seconds / found[f"TABS, exponential, N = {name.rpartition('= ')[2]}"]
         line(name, 1e9 * seconds, "ns per event", **ratios)
+    times = [found[f"TABS, exponential, N = {n}"] * n for n in SERVERS[3:]]
+    exponent = np.polyfit(np.log(SERVERS[3:]), np.log(times), 1)[0]
+    print(f"Time of a path grows as N^{exponent:.2f} from N = {SERVERS[3]} to {SERVERS[-1]}")
 
 
 def fluid_path(runs: int) -> None:
