@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,23 @@ def test_a_comment_in_a_kernel_reruns_nothing(project, edited):
     edited("src/elastiqueue/models/tabs/definition.py", "move(IDLE_ON, 1)", "move(IDLE_ON, 1)  # one more\n")
     edited("src/elastiqueue/sampling/rng.py", '"""', '"""Edited. ')
     assert jobs(run(project, "-n")) == {}
+
+
+def test_nothing_stale_is_drawn_without_the_records_of_the_workflow_engine(project, edited, tmp_path):
+    """A folder of results that was copied: what fits stays, what others made or a hand edited does not."""
+    (project / ".snakemake").rename(tmp_path / "records")
+    try:
+        assert jobs(run(project, "-n")) == {}
+        (project / "other.yaml").write_text(TINY.replace("standby_rate: [1, 0.1]", "standby_rate: [1, 0.3]"))
+        counts = jobs(run(project, "-n", config="other.yaml"))
+        assert counts == {"pilot": 1, "simulate": 1, "summarise": 1, "draw": 1}
+        edited("results/tiny/data/fig3.csv", "tabs", "tbas")
+        assert jobs(run(project, "-n")) == {"draw": 1}
+        edited("src/elastiqueue/models/central_queue/definition.py", "move(IDLE_ON, 1)", "move(IDLE_ON, 1 + 0)")
+        assert jobs(run(project, "-n")) == {"draw": 1, "pilot": 1, "simulate": 1, "summarise": 1}
+    finally:
+        shutil.rmtree(project / ".snakemake", ignore_errors=True)
+        (tmp_path / "records").rename(project / ".snakemake")
 
 
 def test_the_surroundings_have_no_say(project):

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from elastiqueue.errors import ConfigError, refuse
-from elastiqueue.results.files import text_digest
-from elastiqueue.workflow.experiments import chunks, experiment_specification, load, write_specifications
+from elastiqueue.results.files import fits, text_digest
+from elastiqueue.workflow.experiments import chunks, experiment_specification, load, outdated, write_specifications
 from elastiqueue.workflow.figures import caption
 from elastiqueue.workflow.runs import composed, given
 from elastiqueue.sources import source_digest
@@ -88,6 +88,21 @@ def simulated(name):
 def table(name):
     """The tidy table of an experiment."""
     return f"{RESULTS}/{'summaries' if simulated(name) else 'computed'}/{name}.csv"
+
+
+# Made again, whatever the records in .snakemake say or if there are none: what another specification made, and data that
+# were edited by hand. The workflow engine learns of them, as of files that are forced, before it plans.
+if workflow.is_main_process:
+    OUTDATED = [path for path in DATA if not fits(path)]
+    for name, parts in CHUNK.items():
+        OUTDATED += outdated(RESULTS, name, table(name), EXPERIMENT[name], parts)
+    prepare = workflow._prepare_dag
+
+    def prepare_with_outdated(*arguments, **options):
+        prepare(*arguments, **options)
+        workflow.dag.forcefiles.update(OUTDATED)
+
+    workflow._prepare_dag = prepare_with_outdated
 
 
 def specification(wildcards):

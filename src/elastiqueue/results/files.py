@@ -51,10 +51,13 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_checked(path: str | Path, text: str) -> None:
-    """Write a text, and beside it a hidden file with its digest, by which `read_checked` notices later damage."""
+def write_checked(path: str | Path, text: str, made_by: str = "") -> None:
+    """Write a text, and beside it a hidden file with its digest, by which `read_checked` notices later damage.
+
+    made_by : digest of the specification that it follows from, for `fits`.
+    """
     write_atomically(path, text)
-    write_atomically(_digest_file(path), text_digest(text) + "\n")
+    write_atomically(_digest_file(path), f"{text_digest(text)}\n{made_by}\n")
 
 
 def read_checked(path: str | Path) -> str:
@@ -62,10 +65,21 @@ def read_checked(path: str | Path) -> str:
 
     A file without a digest beside it (a copy, say) is taken as it is.
     """
-    text, digest = Path(path).read_bytes().decode(errors="replace"), _digest_file(path)
-    if digest.exists() and digest.read_text().strip() != text_digest(text):
+    text, record = Path(path).read_bytes().decode(errors="replace"), _digest_file(path)
+    if record.exists() and record.read_text().split("\n")[0] != text_digest(text):
         raise ValueError(f"{path}: is damaged or was edited; delete it and run again")
     return text
+
+
+def fits(path: str | Path, made_by: str | None = None) -> bool:
+    """Whether a file is not there yet, or is as it was written and follows from that specification (None: any)."""
+    if not os.path.exists(path):
+        return True
+    try:
+        digest, maker, *_ = _digest_file(path).read_text().split("\n")
+        return maker == made_by if made_by is not None else digest == text_digest(Path(path).read_bytes().decode())
+    except (OSError, ValueError):
+        return False
 
 
 def _digest_file(path: str | Path) -> Path:

@@ -46,13 +46,13 @@ def value_row(
     return dict(zip(VALUES, (metric, time, statistic, estimate.mean, estimate.se, low, high, estimate.n), strict=True))
 
 
-def write_rows(rows: Sequence[Mapping[str, Any]], output: str | Path) -> None:
+def write_rows(rows: Sequence[Mapping[str, Any]], output: str | Path, made_by: str = "") -> None:
     """Write rows as a tidy table; its columns are their keys, in the order in which they first appear."""
     buffer = io.StringIO()
     table = csv.DictWriter(buffer, dict.fromkeys(key for row in rows for key in row), lineterminator="\n")
     table.writeheader()
     table.writerows({key: _text(value) for key, value in row.items()} for row in rows)
-    write_checked(output, buffer.getvalue())
+    write_checked(output, buffer.getvalue(), made_by)
 
 
 def write_table(table: pd.DataFrame, output: str | Path) -> None:

@@ -22,7 +22,7 @@ from pydantic import Field, ValidationError
 from elastiqueue.engines.registry import ENGINE_MODULES, check_served
 from elastiqueue.figures.schema import FigureSpec, Name
 from elastiqueue.models.registry import has_metric, metric_names, sources_of
-from elastiqueue.results.files import write_atomically
+from elastiqueue.results.files import fits, write_atomically
 from elastiqueue.sampling.streams import canonical_json, digest
 from elastiqueue.scenarios.autoscaling import STEADY_RUNS, Precision, ServiceScenario
 from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
@@ -383,6 +383,33 @@ def write_specifications(folder: str | Path, texts: Mapping[str, str]) -> None:
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name in texts.keys() - {file.removesuffix(".json") for file in os.listdir(folder)}:
         write_atomically(Path(folder) / f"{name}.json", texts[name])
+
+
+def outdated(results: str | Path, name: str, table: str, whole: str, parts: Mapping[str, str]) -> list[str]:
+    """Files of an experiment that another specification has made, though the workflow engine may not know it.
+
+    It does not where its own records are missing, as in a folder of results that was copied.
+
+    table : of the experiment. whole : digest of the experiment's specification. parts : chunk -> digest of its own.
+    """
+    found = [] if fits(table, whole) else [table]
+    if os.path.exists(table) and not found:
+        return []
+    for chunk, wanted in parts.items():
+        for record in (
+            *Path(results, "blocks", name, chunk).glob("*.provenance.json"),
+            Path(results, "pilots", name, f"{chunk}.provenance.json"),
+        ):
+            made = Path(str(record).replace(".provenance.json", ".npz" if record.parent.name == chunk else ".json"))
+            try:
+                known = json.loads(record.read_text(encoding="utf-8")).get("specifications") == [wanted]
+            except FileNotFoundError:
+                continue
+            except ValueError:
+                known = False
+            if made.exists() and not known:
+                found.append(str(made))
+    return found
 
 
 def blocks(replications: int, size: int) -> list[tuple[int, int]]:

@@ -119,4 +119,5 @@ def write_provenance(path: str | Path, watch: Stopwatch, *specifications: str, *
     """Write the provenance of a job that worked on these chunks."""
     scenarios = [point.scenario.model_dump(mode="json") for text in specifications for point in specified_points(text)]
     sources = sorted({json.loads(text)["sources"] for text in specifications})
+    facts["specifications"] = sorted(text_digest(text)[:32] for text in specifications)
     write_json(path, watch.provenance(scenarios=scenarios, sources=", ".join(sources), **facts))

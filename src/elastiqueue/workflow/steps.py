@@ -84,7 +84,7 @@ def _summary(options: argparse.Namespace) -> None:
         files = [Path(options.blocks, chunk["name"], f"{first:07d}-{last:07d}.npz") for first, last in chunk["ranges"]]
         rows += summarise_chunk(chunk["specification"], files, experiment["metrics"] or None)
     _check_metrics(options, experiment["metrics"], {row["metric"] for row in rows})
-    write_rows(rows, options.output)
+    write_rows(rows, options.output, Path(options.spec).stem)
 
 
 def _check_metrics(options: argparse.Namespace, metrics: Sequence[str], found: set[str]) -> None:
@@ -106,9 +106,8 @@ def _compute(options: argparse.Namespace) -> None:
     rows = [row for text in specifications for row in computed_rows(experiment["engine"], text)]
     metrics = experiment["metrics"]
     _check_metrics(options, metrics, {row["metric"] for row in rows})
-    write_rows(
-        [row for row in rows if not metrics or row["metric"] in metrics or row["statistic"] == "path"], options.output
-    )
+    kept = [row for row in rows if not metrics or row["metric"] in metrics or row["statistic"] == "path"]
+    write_rows(kept, options.output, Path(options.spec).stem)
     write_provenance(options.provenance, watch, *specifications)
 
 
