@@ -354,9 +354,15 @@ class _Search:
             longer |= noisy | {best.value} if noisy else noisy
             if middle is not None and abs(step.mean) > max(allowed / 2, self._bound(step.se, step.n) * bool(noisy)):
                 halves.add(middle)
-        if halves or longer:  # a better answer may be among those that are undecided
-            better = (point for point in self.points.values() if point.objective.mean < best.objective.mean)
-            longer |= {point.value for point in better if point.keeps is None}
+        if halves or longer:  # a better answer may be among those that are undecided, or beside them
+            for left, right, _ in self.stretches():
+                for point in (left, right):
+                    if point.keeps is not None or point.objective.mean >= best.objective.mean:
+                        continue
+                    longer.add(point.value)
+                    middle = self._between(left.value, right.value)
+                    if middle is not None and MORE * point.objective.n > MAX_REPLICATIONS:
+                        halves.add(middle)
         return halves, longer
 
     def affordable(self, halves: set[float], longer: set[float]) -> tuple[set[float], set[float]]:
