@@ -222,6 +222,14 @@ def check(name: str, spec: FigureSpec, heads: Mapping[str, list[Mapping[str, Any
             facet = facet.each if isinstance(facet, Panel) else facet
             if facet is not None and facet not in columns:
                 complain(key, facet, f"must be a column, one of {', '.join(sorted(columns))}")
+        conditions = [{**panel.where, **layer.where} for layer in layers(panel)]
+        for where in conditions:
+            for key in ("experiment", "time", "statistic"):
+                where.pop(key, None)
+        shown = [each for layer in layers(panel) for each in _experiments(layer, panel, spec) if each in heads]
+        if not any(_matches(head, where) for where in conditions for each in shown for head in heads[each]):
+            text = ", ".join(f"{key} = {value}" for key, value in conditions[0].items())
+            complain("where", text, "its experiments have no such scenario")
         for layer in [*layers(panel), *(panel.limits or [])]:
             for key in (*panel.where, *layer.where, *filter(None, [layer.by])):
                 if key not in columns:
@@ -232,11 +240,6 @@ def check(name: str, spec: FigureSpec, heads: Mapping[str, list[Mapping[str, Any
                     complain("experiment", experiment, f"must be one of its experiments, {', '.join(spec.experiments)}")
             where = {**panel.where, **layer.where}
             recorded = where.get("statistic", "estimate") != "estimate"
-            where = {key: value for key, value in where.items() if key not in ("experiment", "time", "statistic")}
-            there = any(_matches(head, where) for each in experiments for head in heads[each])
-            if not there and not isinstance(layer, Limit):
-                shown = ", ".join(f"{key} = {value}" for key, value in where.items())
-                complain("where", shown, "its experiments have no such scenario")
             for key, text in _values(layer, panel):
                 for each, _ in expressions.names(text):
                     experiment, dot, metric = each.rpartition(".")
