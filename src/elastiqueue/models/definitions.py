@@ -114,7 +114,9 @@ class Generic:
         self.plain = model.parameters(scenario)
         self.p = type(self.plain)(*map(_for_numba, self.plain))
         kernels = simulators(model.name)
-        use_blocks = not direct and scenario.servers * scenario.arrival.mean() >= BLOCKS_FROM
+        fast = max(getattr(self.plain, "standby_rate", 0.0), getattr(self.plain, "setup_rate", 0.0))
+        least = BLOCKS_FROM * max(1.0, fast / 100)  # of the rate of arrivals: one event may add so much to the total
+        use_blocks = not direct and scenario.servers * scenario.arrival.mean() >= least
         self.advance = kernels.blocks if use_blocks else kernels.direct
         self.out = np.zeros(model.definition.kinds(self.p))
         self.grows = getattr(model.definition, "level_size", lambda p: 0)(self.p) if scenario.buffer is None else 0

@@ -56,10 +56,10 @@ def phases_in_use(scenario: ServiceScenario) -> int:
 
 
 def blocks_pay(scenario: ServiceScenario, p: Any) -> bool:
-    """Whether accelerated blocks have at most five events for each that is one.
+    """Whether accelerated blocks have at most three events for each that is one.
 
     While lambda N servers are busy the total rate R is 2 lambda N; the bound of a block lies 2 delta and about
     5 R^(1/4) higher, delta being the largest change of the rate by an event.
     """
     total = 2 * scenario.servers * scenario.arrival.mean()
-    return 2 * max(1.0, p.standby_rate, p.setup_rate) + 5 * math.sqrt(math.sqrt(total)) <= 4 * total
+    return 2 * max(1.0, p.standby_rate, p.setup_rate) + 5 * math.sqrt(math.sqrt(total)) <= 2 * total
