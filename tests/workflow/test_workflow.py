@@ -20,7 +20,7 @@ output: results/tiny
 replications: 4
 experiments:
   convergence: {grid: {servers: [5, 10], setup_rate: [0.1]}, block: 2, split_by: []}
-  convergence_large: {grid: {servers: [20], setup_rate: [0.1], replications: [4]}, block: 4, split_by: []}
+  convergence_large: {grid: {servers: [1000], setup_rate: [0.1], replications: [4]}, block: 4, split_by: []}
   standby_low_load: {grid: {servers: [10], setup_rate: [1], standby_rate: [1, 0.1]}, split_by: []}
   comparison_servers: {grid: {servers: [5], arrival_rate: [0.3]}, split_by: [model], block: 4}
 """
