@@ -252,8 +252,8 @@ def _integrate(t, x, end, times, rows, mode, p, a, b, c, e3, e5, rtol, atol):
     h = min(longest, 0.1 / max(1.0, p.mu, p.nu, p.rates.max()))
     filled = 0
     for _ in range(_MAX_STEPS):
-        for i in range(_HEAD, x.size):
-            if abs(x[i]) < 1e-30:
+        for i in range(x.size):
+            if abs(x[i]) < 1e-30:  # before it gets so small that processors slow down
                 x[i] = 0.0
         if levels < p.buffer and x[_HEAD + (levels - _CLIMB) * stride :][: stride - 1].sum() > _EMPTY:
             return _FULL, t, filled
@@ -482,6 +482,13 @@ def _settle(x: Floats, phases: int) -> None:
     q *= 1 + excess / q[0].sum()
 
 
+def _too_stiff(standby_rate: float, setup_rate: float, end: float) -> ValueError:
+    return ValueError(
+        f"standby_rate = {standby_rate:g}, setup_rate = {setup_rate:g}: the fluid limit until {end:g} must need "
+        f"at most {_MAX_STEPS:,} steps"
+    )
+
+
 def trajectory(
     arrival: ArrivalRate | float,
     standby_rate: float,
@@ -526,6 +533,11 @@ def trajectory(
     switches: list[tuple[float, str]] = []
     arrivals = arrival if isinstance(arrival, ArrivalRate) else ArrivalRate.constant_rate(arrival)
     omega = 2 * math.pi / arrivals.period if arrivals.amplitude else 0.0
+    moving = float(out[-1])  # until it is at rest
+    if arrivals.constant:
+        moving = min(moving, 50 * sum(1 / rate for rate in (1.0, standby_rate, setup_rate) if rate > 0))
+    if max(standby_rate, setup_rate, *service.rates) * moving > 5 * _MAX_STEPS:  # a step is at most some 6 / rate long
+        raise _too_stiff(standby_rate, setup_rate, out[-1])
     for t, following, rate in zip(arrivals.times, [*arrivals.times[1:], math.inf], arrivals.rates, strict=True):
         p = system._replace(step=float(rate), amplitude=float(arrivals.amplitude), omega=omega)
         end = min(following, float(out[-1]))
@@ -538,10 +550,7 @@ def trajectory(
             )
             filled += count
             if why == _STIFF:
-                raise ValueError(
-                    f"standby_rate = {standby_rate}, setup_rate = {setup_rate}: the fluid limit until {out[-1]:g} must "
-                    f"need at most {_MAX_STEPS:,} steps"
-                )
+                raise _too_stiff(standby_rate, setup_rate, out[-1])
             if why == _FULL:
                 more = min(x.size - _HEAD, system.buffer * (service.phases + 1) - (x.size - _HEAD))
                 x, rows = np.pad(x, (0, more)), np.pad(rows, ((0, 0), (0, more)))
