@@ -74,8 +74,11 @@ def compiled(name: str) -> tuple[Any, Any]:
 
 
 @cache
-def simulators(name: str) -> ModuleType:
-    """The module of a definition's own copies of the generic simulators, written where compiled kernels are kept."""
+def simulators(name: str, definition: ModuleType) -> ModuleType:
+    """The module of a definition's own copies of the generic simulators, written where compiled kernels are kept.
+
+    It is another one once the file of the definition, which may be the user's, has been edited and loaded again.
+    """
     importlib.import_module("numba.core.caching")  # sets the folder
     text = _TEMPLATE.read_text(encoding="utf-8")
     assert _IMPORT in text
@@ -113,7 +116,7 @@ class Generic:
         self.model, self.scenario = model, scenario
         self.plain = model.parameters(scenario)
         self.p = type(self.plain)(*map(_for_numba, self.plain))
-        kernels = simulators(model.name)
+        kernels = simulators(model.name, model.definition)
         fast = max(getattr(self.plain, "standby_rate", 0.0), getattr(self.plain, "setup_rate", 0.0))
         least = BLOCKS_FROM * max(1.0, fast / 100)  # of the rate of arrivals: one event may add so much to the total
         use_blocks = not direct and scenario.servers * scenario.arrival.mean() >= least
