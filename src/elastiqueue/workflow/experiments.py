@@ -392,6 +392,9 @@ def outdated(results: str | Path, name: str, table: str, whole: str, parts: Mapp
 
     table : of the experiment. whole : digest of the experiment's specification. parts : chunk -> digest of its own.
     """
+    for link in (*Path(results, "blocks", name).glob("*/*"), *Path(results, "pilots", name).glob("*")):
+        if link.is_symlink() and not link.exists():  # into a cache, whose file was deleted: the engine would stop at it
+            link.unlink(missing_ok=True)
     found = [] if fits(table, whole) else [table]
     if os.path.exists(table) and not found:
         return []
