@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elastiqueue.claims.schema import Quantity, Range, Where
-from elastiqueue.results.tidy_tables import VALUES, read_table
+from elastiqueue.results.tidy_tables import FACTS, VALUES, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 RESOLVED = 4.0  # standard errors from 0 at which a logarithm, or a sign, may be taken
 KINDS = ("summaries", "computed")  # folders of a run that hold tables
-NOT_KEYS = {*VALUES, "experiment", "settings"}  # columns that do not say which scenario a row belongs to
+NOT_KEYS = {*VALUES, *FACTS, "experiment"}  # columns that do not say which scenario a row belongs to
 
 
 class Missing(Exception):

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from elastiqueue.errors import ConfigError
 from elastiqueue.figures import expressions
+from elastiqueue.results.tidy_tables import FACTS, MEASURES
 
 Array = NDArray[np.float64]
-MEASURES = ("mean", "se", "ci_low", "ci_high", "n")
-# Columns that say how a value was found, which differs from metric to metric of the same scenario.
-NOT_KEYS = {"metric", "note", "settings", "warm_up", "batches", "lag_1", "effective", *MEASURES}
+NOT_KEYS = {"metric", *MEASURES, *FACTS}
 
 
 class Rows:

@@ -29,6 +29,7 @@ from elastiqueue.errors import ConfigError, check_run
 from elastiqueue.results.files import write_atomically, write_json
 from elastiqueue.results.manifest import provenance
 from elastiqueue.results.markdown import markdown_table
+from elastiqueue.results.tidy_tables import FACTS, MEASURES
 
 EQUAL, WITHIN, PARTLY, DIFFERENT = "bit-equal", "equal within error", "equal in part", "different"
 INCOMPARABLE, MISSING = "not comparable", "missing"
@@ -38,7 +39,6 @@ FAMILY = 0.05
 FEW_REPLICATIONS, FEW_LEVEL = 30, 0.01
 DIGITS = 1e-8  # relative; files have ten significant digits
 SETTINGS = "settings"  # column with the digest of what a row was made under
-MEASURES = ("mean", "se", "ci_low", "ci_high", "n", SETTINGS)
 TABLES = ("data", "tables")  # folders of a run's output that hold numbers
 COMPRESSED_ABOVE = 400_000  # bytes; larger tables are kept as .csv.gz
 PREVIEW_WIDTH = 900  # pixels
@@ -77,7 +77,7 @@ def _keyed(content: bytes) -> dict[tuple[str, ...], dict[str, str]]:
     import pandas as pd
 
     table = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
-    keys = [name for name in table.columns if name not in MEASURES]
+    keys = [name for name in table.columns if name not in (*MEASURES, *FACTS)]
     seen: Counter[tuple[str, ...]] = Counter()
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for values in table.itertuples(index=False, name=None):
