@@ -23,18 +23,20 @@ TINY = {
     "extends": "papers",
     "run": "tiny",
     "output": "results/tiny",
-    "replications": 4,
     "experiments": {
-        "standby_low_load": {"grid": {"servers": [10], "setup_rate": [1], "standby_rate": [1, 0.1]}, "block": 2}
+        "standby_low_load": {
+            "scenario": {"replications": 4},
+            "grid": {"servers": [10], "setup_rate": [1], "standby_rate": [1, 0.1]},
+            "block": 2,
+        }
     },
 }
 # Figure 4 with blocks that take some ten seconds each: they can be interrupted, and overlap in spite of other jobs.
 LONG = {
     **TINY,
-    "replications": 12,
     "experiments": {
         "standby_low_load": {
-            "scenario": {"measured": 400},
+            "scenario": {"measured": 400, "replications": 12},
             "grid": {"servers": [10000], "setup_rate": [1], "standby_rate": [0.02]},
             "block": 6,
         }
@@ -98,7 +100,7 @@ class Checkout:
         """Contents of the results whose bytes are determined: all but logs and records of time and machine."""
         found = sorted((self.folder / "results").rglob(pattern))
         names = {path.relative_to(self.folder).as_posix(): path for path in found if path.is_file()}
-        undetermined = re.compile(r"\.provenance\.json$|/logs/|/manifest|/verification")
+        undetermined = re.compile(r"\.provenance\.json$|\.sha256$|/logs/|/manifest|/verification|/specifications/")
         return {name: path.read_bytes() for name, path in names.items() if not undetermined.search(name)}
 
     def whole(self) -> dict[str, bytes]:

@@ -86,7 +86,7 @@ def test_an_edit_of_a_kernel_hits_nothing(second):
 
 
 def test_more_replications_find_the_old_ones(second):
-    second.configure(changed(TINY, {"replications": 6}))
+    second.configure(changed(TINY, {"experiments": {"standby_low_load": {"scenario": {"replications": 6}}}}))
     assert simulated(second.run("--cache")) == {"pilot": 0, "block": 1}
 
 

@@ -12,7 +12,7 @@ from tests.checkouts import TABLE, TINY, Checkout, changed, undisturbed
 
 
 def blocks_of(size: int) -> dict:
-    return changed(TINY, {"replications": 8, "experiments": {"standby_low_load": {"block": size}}})
+    return changed(TINY, {"experiments": {"standby_low_load": {"block": size, "scenario": {"replications": 8}}}})
 
 
 @pytest.mark.slow

@@ -21,8 +21,15 @@ replications: 4
 experiments:
   convergence: {grid: {servers: [5, 10], setup_rate: [0.1]}, block: 2, split_by: []}
   convergence_large: {grid: {servers: [1000], setup_rate: [0.1], replications: [4]}, block: 4, split_by: []}
-  standby_low_load: {grid: {servers: [10], setup_rate: [1], standby_rate: [1, 0.1]}, split_by: []}
-  comparison_servers: {grid: {servers: [5], arrival_rate: [0.3]}, split_by: [model], block: 4}
+  standby_low_load:
+    scenario: {replications: 4}
+    grid: {servers: [10], setup_rate: [1], standby_rate: [1, 0.1]}
+    split_by: []
+  comparison_servers:
+    scenario: {replications: 4}
+    grid: {servers: [5], arrival_rate: [0.3]}
+    split_by: [model]
+    block: 100
 """
 TARGETS = ["results/tiny/fig3.pdf", "results/tiny/fig4.pdf", "results/tiny/summaries/comparison_servers.csv"]
 
