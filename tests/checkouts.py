@@ -100,7 +100,8 @@ class Checkout:
         """Contents of the results whose bytes are determined: all but logs and records of time and machine."""
         found = sorted((self.folder / "results").rglob(pattern))
         names = {path.relative_to(self.folder).as_posix(): path for path in found if path.is_file()}
-        undetermined = re.compile(r"\.provenance\.json$|\.sha256$|/logs/|/manifest|/verification|/specifications/")
+        timed = r"\.provenance\.json$|/(manifest|verification|index|report)\."
+        undetermined = re.compile(rf"{timed}|\.sha256$|/logs/|/specifications/")
         return {name: path.read_bytes() for name, path in names.items() if not undetermined.search(name)}
 
     def whole(self) -> dict[str, bytes]:
