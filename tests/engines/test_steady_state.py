@@ -79,9 +79,12 @@ def test_an_unstable_system_is_refused() -> None:
 
 
 def test_what_has_not_settled_is_warned_of_by_name() -> None:
-    """The same system measured all the same: queues grow, and the warning names the wait."""
+    """The same system measured all the same: queues grow, and the warning names the wait.
+
+    Up to time 900 the growth is seen with 12 seeds of 20, up to 3300 with all of 20.
+    """
     scenario = scenario_from({**UNSTABLE, **STEADY})
-    span = Window(100.0, 900.0, BATCHES)
+    span = Window(100.0, 3300.0, BATCHES)
     warnings = report_of(scenario, span, simulate(scenario, 0, 12, span)[0])["steady_state"]["warnings"]
     assert any(text.startswith("mean_wait: ") for text in warnings)
 
