@@ -82,6 +82,7 @@ rule page:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
+        opening=lambda wildcards: OPENING,
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
         root=root(PAGE),
@@ -90,7 +91,7 @@ rule page:
         sources=source_digest("elastiqueue.claims.pages"),
     shell:
         "(cd {params.root:q} &&"
-        " python -m elastiqueue page --run {params.run} --output {params.output:q} --figures {params.figures:q} --opening {OPENING:q})"
+        " python -m elastiqueue page --run {params.run} --output {params.output:q} --figures {params.figures:q} --opening {params.opening:q})"
         " 2>&1 | tee {log:q}"
 
 

@@ -11,9 +11,10 @@ rule pilot:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
+        results=lambda wildcards: RESULTS,
         spec=specification,
     shell:
-        "python -m elastiqueue.workflow.steps pilot --spec {RESULTS}/specifications/{params.spec}.json"
+        "python -m elastiqueue.workflow.steps pilot --spec {params.results}/specifications/{params.spec}.json"
         " --output {output.windows:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
 
 
@@ -34,11 +35,12 @@ rule simulate:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=minutes,
     params:
+        results=lambda wildcards: RESULTS,
         spec=specification,
         first=lambda wildcards: int(wildcards.first),
         last=lambda wildcards: int(wildcards.last),
     shell:
-        "python -m elastiqueue.workflow.steps block --spec {RESULTS}/specifications/{params.spec}.json --first {params.first} --last {params.last}"
+        "python -m elastiqueue.workflow.steps block --spec {params.results}/specifications/{params.spec}.json --first {params.first} --last {params.last}"
         " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} --before {input.before:q} 2>&1 | tee {log:q}"
 
 
@@ -53,9 +55,10 @@ rule summarise:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
+        results=lambda wildcards: RESULTS,
         spec=lambda wildcards: EXPERIMENT[wildcards.experiment],
         root=root(f"{RESULTS}/summaries/{{experiment}}.csv"),
         sources=source_digest("elastiqueue.workflow.summaries"),
     shell:
-        "python -m elastiqueue.workflow.steps summary --spec {RESULTS}/specifications/{params.spec}.json"
-        " --blocks {params.root}/{RESULTS}/blocks/{wildcards.experiment} --output {output:q} 2>&1 | tee {log:q}"
+        "python -m elastiqueue.workflow.steps summary --spec {params.results}/specifications/{params.spec}.json"
+        " --blocks {params.root}/{params.results}/blocks/{wildcards.experiment} --output {output:q} 2>&1 | tee {log:q}"
