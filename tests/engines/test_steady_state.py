@@ -60,8 +60,9 @@ def test_slowly_relaxing_systems_have_the_right_values(keys) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [SLOW[name] for name in ("M/M/1, load .8", "TABS, N = 1", "TABS, N = 3, boundary")])
 def test_intervals_cover_95_percent(keys) -> None:
-    for covered, _ in standard_scores(keys, 400).values():
-        assert abs(np.mean(covered) - 0.95) < 0.01 + 3 * np.sqrt(0.95 * 0.05 / 400)
+    """With 150 experiments, which CI has the time for; `make coverage` makes 2,000 of each system."""
+    for covered, _ in standard_scores(keys, 150).values():
+        assert abs(np.mean(covered) - 0.95) < 0.01 + 3 * np.sqrt(0.95 * 0.05 / 150)
 
 
 def test_theory_bounds_the_warm_up() -> None:
