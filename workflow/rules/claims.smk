@@ -1,6 +1,5 @@
 # The claims judged on the run, the page that says what was run and what it shows, the run compared with the reference
 # results, its checksums; and `evaluate`: as much of the papers' run as ten minutes allow, with a page of its own.
-import json
 
 from elastiqueue.claims.schema import read_claims
 
@@ -23,19 +22,6 @@ EVALUABLE = [
     for name, experiments in READ.items()
     if experiments <= {each for figure in EVALUATED for each in RUN.figures[figure].experiments}
 ]
-
-
-def judged(names):
-    """Tables that some claims read."""
-    return [table(name) for name in sorted(set().union(*(READ[name] for name in names))) if name in RUN.experiments]
-
-
-def files_of(figures, kinds=("pdf", "png")):
-    return [f"{OUTPUT}/{name}.{kind}" for name in figures for kind in kinds]
-
-
-def captions(figures):
-    return json.dumps({name: caption(RUN, name) for name in figures})
 
 
 report: str(Path(OPENING).absolute())

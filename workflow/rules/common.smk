@@ -1,4 +1,5 @@
 # The configuration, validated, and the names of files; no rule.
+import json
 import os
 import sys
 from pathlib import Path
@@ -10,18 +11,26 @@ from elastiqueue.workflow.figures import caption
 from elastiqueue.workflow.runs import composed, given
 from elastiqueue.sources import source_digest
 
+
+# A file given by --configfile is a run of its own, or is laid over the papers' run (`extends: papers`).
+def papers(name):
+    """A file of the papers' run: where the rules are on this machine itself, so that its name is that of the last run."""
+    path = Path(workflow.current_basedir.get_path_or_uri(secret_free=True), "..", "..", "config", name)
+    return os.path.relpath(path) if path.is_file() else workflow.source_path(f"../../config/{name}")
+
+
 try:
     settings = workflow.config_settings
     config = given(config, settings.configfiles, settings.config, settings.overwrite_config)
-    RUN = load(composed(config, *PAPERS))
+    RUN = load(composed(config, papers("config.yaml"), papers("claims.yaml")))
     CHUNKS = {name: {chunk.name: chunk for chunk in chunks(RUN, name)} for name in RUN.experiments}
 except ConfigError as error:
     refuse(error)
 
 # Jobs run with the interpreter that runs snakemake, whether or not its environment is activated, and import nothing from
 # the folder in which they run.
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-os.environ["PYTHONSAFEPATH"] = "1"
+path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+os.environ.update(PATH=path, PYTHONSAFEPATH="1")
 
 RESULTS = f"results/{RUN.run}"
 OUTPUT = RUN.output
@@ -78,7 +87,7 @@ def of_checkout(path):
 
 def root(file):
     """The folder that holds the run as a step sees it: `.`, or where its files were fetched to from their storage."""
-    return lambda wildcards, output: output[0].removesuffix(file.format(**wildcards)).rstrip("/") or "."
+    return lambda wildcards, output: output[0].removesuffix(file.format(**wildcards)).rstrip(os.sep) or "."
 
 
 def simulated(name):
@@ -166,3 +175,16 @@ def picture():
         caption="../report/figure.rst",
         labels=lambda wildcards: {"figure": wildcards.figure},
     )
+
+
+def judged(names):
+    """Tables that some claims read."""
+    return [table(name) for name in sorted(set().union(*(READ[name] for name in names))) if name in RUN.experiments]
+
+
+def files_of(figures, kinds=("pdf", "png")):
+    return [f"{OUTPUT}/{name}.{kind}" for name in figures for kind in kinds]
+
+
+def captions(figures):
+    return json.dumps({name: caption(RUN, name) for name in figures})
