@@ -36,7 +36,7 @@ LONG = {
     **TINY,
     "experiments": {
         "standby_low_load": {
-            "scenario": {"measured": 400, "replications": 12},
+            "scenario": {"measured": 1200, "replications": 12},
             "grid": {"servers": [10000], "setup_rate": [1], "standby_rate": [0.02]},
             "block": 6,
         }
@@ -63,6 +63,7 @@ class Checkout:
         sources = (folder if own_sources else ROOT) / "src"
         self.environment = {**os.environ, "PYTHONPATH": str(sources), **environment}
         self.environment.pop("SNAKEMAKE_PROFILE", None)
+        self.started: list[subprocess.Popen[str]] = []
 
     def configure(self, values: dict) -> None:
         (self.folder / "tiny.yaml").write_text(yaml.safe_dump(values))
@@ -73,11 +74,13 @@ class Checkout:
         if "--profile" not in arguments:
             command[3:3] = ["--cores", str(cores)]
         with open(self.folder / "log", "w") as log:
-            return subprocess.Popen(
+            run = subprocess.Popen(
                 ["timeout", "-k", "10", str(LIMIT), *command, "--", *targets],
                 cwd=self.folder, env=self.environment, stdout=log, stderr=subprocess.STDOUT, text=True,
                 start_new_session=True,
             )  # fmt: skip
+        self.started.append(run)
+        return run
 
     @property
     def log(self) -> str:

@@ -52,6 +52,8 @@ def long_run(tmp_path: Path) -> Iterator[Checkout]:
     checkout = Checkout(tmp_path / "project", LONG)
     yield checkout
     kill_all_in(checkout.folder)
+    for run in checkout.started:
+        run.wait()
 
 
 def kill_snakemake(checkout: Checkout, run: subprocess.Popen[str]) -> None:
@@ -96,11 +98,17 @@ def test_terminated_once_snakemake_ends_its_jobs_and_resumes_without_unlocking(l
 
 
 def test_a_second_run_in_the_same_folder_is_refused(long_run):
+    """The first run is stopped in its tracks meanwhile: a fast one would be over before the second one looks."""
     run = long_run.start()
     wait_until(lambda: steps_running(long_run, "block") > 0)
-    assert "cannot be locked" in long_run.fail()
-    os.kill(snakemake_of(long_run.folder), signal.SIGTERM)
-    run.wait()
+    first = snakemake_of(long_run.folder)
+    os.kill(first, signal.SIGSTOP)
+    try:
+        assert "cannot be locked" in long_run.fail()
+    finally:
+        os.kill(first, signal.SIGCONT)
+        os.kill(first, signal.SIGTERM)
+        run.wait()
 
 
 def test_two_runs_at_once_in_two_checkouts_with_one_cache(tmp_path):
