@@ -9,6 +9,7 @@ conf=$dir/slurm.conf link=/etc/slurm/slurm.conf nodes=4 cpus=2 memory=4000 port=
 export SLURM_CONF=$conf
 
 missing() { echo "slurm.sh: $*" >&2; exit 3; }
+daemon_of() { running "$(cat "$(sed -n 's/^SlurmctldPidFile=//p' "$1" 2>/dev/null)" 2>/dev/null)" slurmctld; } # of a slurm.conf
 running() { [ "$(cat "/proc/$1/comm" 2>/dev/null)" = "$2" ]; }
 until_true() { # seconds, command ...
     local end=$((SECONDS + $1)); shift
@@ -23,7 +24,8 @@ up() {
         command -v $program >/dev/null || missing "no $program (apt-get install slurmctld slurmd slurm-client munge)"
     done
     # The srun inside a job of the slurm plugin is not told SLURM_CONF and reads the standard place.
-    [ ! -e $link ] || [ "$(readlink $link)" = "$conf" ] || missing "$link belongs to another cluster"
+    # One that a killed test left behind, without a daemon, is replaced.
+    [ ! -e $link ] || [ -L $link ] && ! daemon_of "$(readlink $link)" || missing "$link belongs to another cluster"
     mkdir -p "$dir/state" "$dir/munge" /etc/slurm
     chmod 711 "$dir" "$dir/munge"
     (umask 077; head -c 128 /dev/urandom >"$dir/munge/key")
