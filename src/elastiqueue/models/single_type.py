@@ -130,7 +130,9 @@ class Reference:
         return totals
 
 
-@njit(cache=True)
+# _nrt=False: without it every function called counts references to its arrays, by atomic operations that cost far more
+# than the draws themselves. forceinline: a call would pass each array as seven words.
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _route(q, order, routing, draws, words):
     """The server for the arrivals of a slot."""
     servers = q.size
@@ -163,7 +165,7 @@ def _route(q, order, routing, draws, words):
     return best
 
 
-@njit(cache=True)
+@njit(cache=True, boundscheck=False, error_model="numpy", _nrt=False)
 def _advance(q, pooled, order, words, cdf, values, guide, start, routing, draws, slots, totals):
     """Go on for `slots` slots, adding to totals; pooled has shape (1,).
 
