@@ -34,8 +34,9 @@ SHORT_RUN = """
 import json, sys
 from elastiqueue.scenarios.reading import scenario_from
 from elastiqueue.engines.simulation import simulate
+from elastiqueue.models import definitions
 from elastiqueue.models.tabs import phase_blocks
-phase_blocks.WORTH_IT = 0.0
+definitions.BLOCKS_FROM = phase_blocks.WORTH_IT = 0.0
 out = []
 for values in json.loads(sys.argv[1]):
     for direct in (False, True):

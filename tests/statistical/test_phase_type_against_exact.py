@@ -6,7 +6,7 @@ import pytest
 
 from elastiqueue.engines.exact import exact
 from elastiqueue.engines.simulation import Window, estimates, simulate
-from elastiqueue.models.definitions import accelerated
+from elastiqueue.models import definitions
 from elastiqueue.models.tabs import phase_blocks
 from elastiqueue.scenarios.reading import scenario_from
 
@@ -40,8 +40,8 @@ SPAN = Window(300.0, 2300.0)  # long beside every clock here, so that 64 batches
 @pytest.mark.parametrize("direct", [False, True], ids=["fast", "plain"])
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point[:3])))
 def test_simulated_metrics_are_exact_metrics_within_five_standard_errors(point, direct, monkeypatch):
-    monkeypatch.setattr("elastiqueue.models.central_queue.phase_type.applies", lambda scenario: True)
-    monkeypatch.setattr(phase_blocks, "WORTH_IT", 0.0)  # blocks, though they do not pay in so small a system
+    monkeypatch.setattr(definitions, "BLOCKS_FROM", 0.0)  # blocks, though they do not pay in so small a system
+    monkeypatch.setattr(phase_blocks, "WORTH_IT", 0.0)
     model, servers, load, mu, nu, service, extra = point
     scenario = scenario_from(
         {
@@ -57,7 +57,7 @@ def test_simulated_metrics_are_exact_metrics_within_five_standard_errors(point, 
             **extra,
         }
     )
-    assert accelerated(scenario).__name__.endswith(".phase_type")
+    assert (definitions.accelerated(scenario) is not None) == scenario.row.distributed
     found = estimates(scenario, simulate(scenario, 0, 64, SPAN, direct)[0])
     for name, value in exact(scenario).metrics.items():
         one = found[name]

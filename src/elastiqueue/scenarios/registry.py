@@ -73,7 +73,7 @@ class Model:
 _TABS = "elastiqueue.models.tabs"
 _CENTRAL = "elastiqueue.models.central_queue"
 _TABS_KERNELS = (f"{_TABS}.exponential", f"{_TABS}.phase_type")
-_CENTRAL_KERNELS = (f"{_CENTRAL}.exponential", f"{_CENTRAL}.phase_type")
+_CENTRAL_KERNELS = (f"{_CENTRAL}.exponential",)
 _SLOTTED_METRICS = (
     "total_backlog", "weighted_backlog", "parallel_sq", "perpendicular_sq", "growth", "warm_up_test",
 )  # fmt: skip
