@@ -55,6 +55,14 @@ def test_results_are_beside_the_file_and_a_second_run_has_nothing_to_do(tmp_path
     assert capfd.readouterr().out == "nothing to be done\n"
 
 
+def test_a_run_without_figures_is_complete(tmp_path, capfd, monkeypatch):
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump({**TINY, "run": "bare", "figures": {}}))
+    assert main(["run", str(tmp_path / "run.yaml"), "--cores", "2"]) == 0
+    assert capfd.readouterr().out == f"bare: complete; tables in {tmp_path}/results/bare\n"
+    monkeypatch.chdir(tmp_path)
+    assert main(["manifest", "--run", "bare", "--check"]) == 0
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 from elastiqueue.cli.verify import finished_run
+from elastiqueue.errors import ConfigError
 from elastiqueue.results.manifest import check_manifest, write_manifest
 from elastiqueue.results.reference import finished
 
@@ -23,9 +24,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write manifest.json, or say which of its files are not as written."""
-    output = finished(options.run, options.output)
+    output, results = finished(options.run, options.output, with_tables=False), Path("results") / options.run
     if not options.check:
-        write_manifest(output, Path("results") / options.run, options.run)
+        if not results.is_dir():
+            raise ConfigError(f"--run = {options.run}: must be a finished run; {results} does not exist")
+        write_manifest(output, results, options.run)
         return 0
     wrong = check_manifest(output / "manifest.json")
     for name, what in wrong.items():

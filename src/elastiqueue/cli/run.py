@@ -73,7 +73,8 @@ def run(options: argparse.Namespace) -> int:
         table = "\n".join(lines).partition("Job stats:\n")[2].partition("\n\n")[0]
         print(table or "nothing to be done")
     else:
-        print(f"{config.run}: complete; figures are in {file.parent / config.output}, tables in {log.parents[1]}")
+        figures = f"figures are in {file.parent / config.output}, " * bool(config.figures)
+        print(f"{config.run}: complete; {figures}tables in {log.parents[1]}")
     return 0
 
 
