@@ -117,7 +117,6 @@ def test_facets_against_brute_force(classes):
     for f in region.facets:
         assert math.gcd(*f.normal, f.offset) == 1
         assert max(sum(map(int.__mul__, f.normal, s)) for s in every_sum(classes)) == f.offset
-        assert region.support(f.normal) == f.offset
 
 
 @settings(max_examples=100, deadline=None)
@@ -200,16 +199,11 @@ def test_degenerate_cases():
             lambda: capacity_region(server_classes([(2, (3, 4))], [(1, 1), (4, 1)])),
             r"job_types: type 2 fits on no server",
         ),
-        (lambda: capacity_region(server_classes([(0, (3,))], [(1,)])), r"count = 0: must be an integer >= 1"),
-        (lambda: capacity_region(()), r"classes: must not be empty"),
         (lambda: maximal_configurations((3,), [(0,)]), r"job_types = \[0.0\]: type 1 must need some resource"),
         (lambda: maximal_configurations((3, 1), [(1,)]), r"job_types = \[1.0\]: must have 2 amounts"),
-        (lambda: maximal_configurations((-3,), [(1,)]), r"resources = \[-3.0\]: must be >= 0"),
         (lambda: maximal_configurations(("x",), [(1,)]), r"resources = 'x': must be a number"),
         (lambda: capacity_region((ServerClass(1, ((1, 2), (1,))),)), r"configurations = \[1\]: must have 2 integers"),
         (lambda: capacity_region((ServerClass(1, ((1, 0),)),)), r"job_types: type 2 fits on no server"),
-        (lambda: infocom().largest_stable_load((0, 0, 0)), r"direction = \[0.0, 0.0, 0.0\]: must not be zero"),
-        (lambda: infocom().epsilon((1, 1)), r"arrival rates = \[1.0, 1.0\]: must be 3 numbers >= 0"),
     ],
 )
 def test_errors_are_one_line(call, message):

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from elastiqueue.sampling.discrete import FiniteLaw, below, draw, tables
 from elastiqueue.statistics.estimates import Ratio
 
-ROUTING = ("jsq", "power_of_d", "power_of_two", "power_of_two_with_replacement", "random")
 _JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
 
 MAX_BACKLOG = math.isqrt(2**63 - 1)  # of all servers: its square fits into 64 bits
@@ -47,10 +46,6 @@ class SingleTypeParameters:
     d: int = 2
 
     def __post_init__(self) -> None:
-        if isinstance(self.servers, bool) or int(self.servers) != self.servers or self.servers < 1:
-            raise ValueError(f"servers = {self.servers}: must be an integer >= 1")
-        if self.routing not in ROUTING:
-            raise ValueError(f"routing = {self.routing}: must be one of {', '.join(ROUTING)}")
         if self.routing == "power_of_two" and self.servers < 2:
             raise ValueError("servers = 1: must be at least 2 with routing = power_of_two")
         if self.routing == "power_of_d" and not 1 <= self.d <= self.servers:
@@ -237,8 +232,6 @@ class SingleType:
 
         Raises ValueError where the total backlog exceeds `MAX_BACKLOG`, as only that of an unstable system does.
         """
-        if slots < 0:
-            raise ValueError(f"slots = {slots}: must be >= 0")
         if totals is None:
             totals = np.zeros(len(COLUMNS))
         p = self.parameters

@@ -151,8 +151,12 @@ class ClusterScenario(Slotted):
     configurations: list[list[Size]] | None = Field(
         None, description="Maximal configurations of a server, jobs per type; instead of resources and job_types."
     )
-    classes: list[ClassOfServers] | None = Field(None, description="Servers of several kinds, instead of servers.")
-    job_types: list[Amounts] | None = Field(None, description="What one job of each type needs of each resource.")
+    classes: list[ClassOfServers] | None = Field(
+        None, min_length=1, description="Servers of several kinds, instead of servers."
+    )
+    job_types: list[Amounts] | None = Field(
+        None, min_length=1, description="What one job of each type needs of each resource."
+    )
     scheduling: Literal["maxweight", "best_fit"] = Field("maxweight", description="How a server chooses what to serve.")
     level: Literal["job", "workload"] = Field(
         "job", description="job: a job gets at most one unit per slot; workload: any unit of work can be served."

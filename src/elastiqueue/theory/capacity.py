@@ -52,24 +52,24 @@ def exact(value: object, key: str) -> Fraction:
         raise ValueError(f"{key} = {value!r}: must be a number") from None
 
 
+def _exact(values: Sequence[Number]) -> tuple[Fraction, ...]:
+    return tuple(exact(x, "arrival rates") for x in values)
+
+
 def integer_units(
     resources: Sequence[Sequence[Number]], needs: Sequence[Sequence[Number]]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Resources of servers (one row each) and needs of job types (one row each) in units in which both are integers.
 
-    Raises ValueError for negative or missing amounts, and for a type that needs nothing.
+    Raises ValueError for missing amounts, and for a type that needs nothing.
     """
     have = [[exact(x, "resources") for x in row] for row in resources]
     need = [[exact(x, "job_types") for x in row] for row in needs]
-    if not have or not need or not have[0]:
-        raise ValueError("resources, job_types: must not be empty")
     for key, rows in (("resources", have), ("job_types", need)):
         for row in rows:
-            shown = [float(x) for x in row]
             if len(row) != len(have[0]):
+                shown = [float(x) for x in row]
                 raise ValueError(f"{key} = {shown}: must have {len(have[0])} amounts, one per resource")
-            if min(row) < 0:
-                raise ValueError(f"{key} = {shown}: must be >= 0")
     for j, row in enumerate(need):
         if not any(row):
             raise ValueError(f"job_types = {[float(x) for x in row]}: type {j + 1} must need some resource")
@@ -130,17 +130,10 @@ class ServerClass:
 
 
 def _check_types(classes: Sequence[ServerClass]) -> int:
-    """The number of job types; every class must have configurations and every type must be served somewhere."""
-    if not classes:
-        raise ValueError("classes: must not be empty")
-    for own in classes:
-        if isinstance(own.count, bool) or int(own.count) != own.count or own.count < 1:
-            raise ValueError(f"count = {own.count}: must be an integer >= 1")
-        if not own.configurations:
-            raise ValueError("configurations: must not be empty")
+    """The number of job types; every type must be served somewhere."""
     types = len(classes[0].configurations[0])
     for s in (s for own in classes for s in own.configurations):
-        if len(s) != types or types == 0 or any(int(x) != x or x < 0 for x in s):
+        if len(s) != types:
             raise ValueError(f"configurations = {list(s)}: must have {types} integers >= 0, one per job type")
     for j in range(types):
         if not any(s[j] > 0 for own in classes for s in own.configurations):
@@ -279,27 +272,15 @@ class CapacityRegion:
     def servers(self) -> int:
         return sum(own.count for own in self.classes)
 
-    def support(self, c: Sequence[float]) -> float:
-        """h(c) = max <c, s> over C, for c >= 0."""
-        if len(c) != self.types or min(c) < 0:
-            raise ValueError(f"c = {list(c)}: must have {self.types} numbers >= 0")
-        return float(_support(self.classes, c)[0])
-
-    def _rates(self, rates: Sequence[Number], key: str = "arrival rates") -> tuple[Fraction, ...]:
-        values = tuple(exact(x, key) for x in rates)
-        if len(values) != self.types or min(values) < 0:
-            raise ValueError(f"{key} = {[float(x) for x in values]}: must be {self.types} numbers >= 0")
-        return values
-
     def contains(self, rates: Sequence[Number], interior: bool = False) -> bool:
         """Whether the rates are in C, or with `interior` whether some multiple > 1 of them is."""
-        values = self._rates(rates)
+        values = _exact(rates)
         gaps = [f.offset - _dot(f.normal, values) for f in self.facets]
         return min(gaps) > 0 if interior else min(gaps) >= 0
 
     def epsilon(self, rates: Sequence[Number]) -> tuple[float, ...]:
         """eps^k, the distance to each facet's hyperplane (negative outside)."""
-        values = self._rates(rates)
+        values = _exact(rates)
         return tuple(float(f.offset - _dot(f.normal, values)) / f.length for f in self.facets)
 
     def _projection(self, values: Sequence[Fraction], facet: Facet) -> tuple[Fraction, ...]:
@@ -308,7 +289,7 @@ class CapacityRegion:
 
     def projection(self, rates: Sequence[Number], k: int) -> tuple[float, ...]:
         """lambda^k, the nearest point of hyperplane k (numbered from 0)."""
-        return tuple(float(x) for x in self._projection(self._rates(rates), self.facets[k]))
+        return tuple(float(x) for x in self._projection(_exact(rates), self.facets[k]))
 
     def dominant(self, rates: Sequence[Number]) -> tuple[int, ...]:
         """K, the facets (numbered from 0) whose lambda^k is in C."""
@@ -319,7 +300,7 @@ class CapacityRegion:
         return self._dominant(rates, interior=True)
 
     def _dominant(self, rates: Sequence[Number], interior: bool) -> tuple[int, ...]:
-        values = self._rates(rates)
+        values = _exact(rates)
         if not self.contains(values, interior=True):
             raise ValueError(f"arrival rates = {[float(x) for x in values]}: must be inside the capacity region")
         result = []
@@ -342,7 +323,7 @@ class CapacityRegion:
 
     def largest_stable_load(self, direction: Sequence[Number]) -> float:
         """The largest a with a * direction in C, by the facets."""
-        values = self._direction(direction)
+        values = _exact(direction)
         return float(
             min(Fraction(f.offset) / _dot(f.normal, values) for f in self.facets if _dot(f.normal, values) > 0)
         )
@@ -351,7 +332,7 @@ class CapacityRegion:
         """The same by linear programming (HiGHS), from the configurations alone."""
         from scipy.optimize import linprog
 
-        values = [float(x) for x in self._direction(direction)]
+        values = [float(x) for x in _exact(direction)]
         scale = max(values)
         columns = [s for own in self.classes for s in own.configurations]
         total = self.servers
@@ -368,12 +349,6 @@ class CapacityRegion:
         if result.status != 0:
             raise RuntimeError(f"largest stable load: {result.message}")
         return float(np.asarray(result.x)[0] * total / scale)
-
-    def _direction(self, direction: Sequence[Number]) -> tuple[Fraction, ...]:
-        values = self._rates(direction, "direction")
-        if not any(values):
-            raise ValueError(f"direction = {[float(x) for x in values]}: must not be zero")
-        return values
 
 
 def capacity_region(classes: Sequence[ServerClass]) -> CapacityRegion:

@@ -41,18 +41,8 @@ class DelayedOffFractions:
     setup: float
 
 
-def _check_load(servers: int, offered_load: float, stable: bool) -> None:
-    if servers < 1:
-        raise ValueError(f"servers = {servers}: must be >= 1")
-    if not 0.0 <= offered_load < math.inf:
-        raise ValueError(f"offered_load = {offered_load}: must be finite and >= 0")
-    if stable and offered_load >= servers:
-        raise ValueError(f"offered_load = {offered_load}: must be < servers = {servers}")
-
-
 def erlang_b(servers: int, offered_load: float) -> float:
     """Erlang's loss formula: probability that all `servers` of M/M/N/N are busy at `offered_load` (erlang)."""
-    _check_load(servers, offered_load, stable=False)
     blocking = 1.0
     for n in range(1, servers + 1):
         blocking = offered_load * blocking / (n + offered_load * blocking)
@@ -61,7 +51,6 @@ def erlang_b(servers: int, offered_load: float) -> float:
 
 def erlang_c(servers: int, offered_load: float) -> float:
     """Erlang's delay formula: probability that a task of M/M/N waits, offered_load < servers."""
-    _check_load(servers, offered_load, stable=True)
     blocking = erlang_b(servers, offered_load)
     return servers * blocking / (servers - offered_load * (1.0 - blocking))
 
@@ -73,15 +62,7 @@ def mmn_mean_wait(servers: int, offered_load: float) -> float:
 
 def mm1_mean_wait(load: float) -> float:
     """Mean wait of M/M/1 in mean service times, load < 1."""
-    _check_load(1, load, stable=True)
     return load / (1.0 - load)
-
-
-def _check_rates(standby_rate: float, setup_rate: float) -> None:
-    if not standby_rate >= 0.0:
-        raise ValueError(f"standby_rate = {standby_rate}: must be >= 0")
-    if not setup_rate > 0.0:
-        raise ValueError(f"setup_rate = {setup_rate}: must be > 0")
 
 
 def delayed_off_single_mean_wait(load: float, standby_rate: float, setup_rate: float) -> float:
@@ -89,7 +70,6 @@ def delayed_off_single_mean_wait(load: float, standby_rate: float, setup_rate: f
 
     load : arrival rate, in (0, 1). standby_rate : >= 0, infinite for M/M/1/setup. setup_rate : > 0.
     """
-    _check_rates(standby_rate, setup_rate)
     off_first = 1.0 if math.isinf(standby_rate) else standby_rate / (standby_rate + load) if standby_rate > 0.0 else 0.0
     setup = off_first * (1.0 / setup_rate + load / setup_rate**2) / (1.0 + load * off_first / setup_rate)
     return mm1_mean_wait(load) + setup
@@ -97,12 +77,6 @@ def delayed_off_single_mean_wait(load: float, standby_rate: float, setup_rate: f
 
 def delayed_off_single_fractions(load: float, standby_rate: float, setup_rate: float) -> DelayedOffFractions:
     """Stationary fractions of time of the server of M/M/1/setup/delayedoff; arguments as for the mean wait."""
-    _check_rates(standby_rate, setup_rate)
-    _check_load(1, load, stable=True)
-    if load == 0.0:
-        return (
-            DelayedOffFractions(0.0, 0.0, 1.0, 0.0) if standby_rate > 0.0 else DelayedOffFractions(0.0, 1.0, 0.0, 0.0)
-        )
     idle = 0.0 if math.isinf(standby_rate) else 1.0
     flow = 1.0 if math.isinf(standby_rate) else standby_rate
     off, setup = flow / load, flow / setup_rate

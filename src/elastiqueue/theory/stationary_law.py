@@ -107,8 +107,6 @@ def enumerate_states(chain: Chain, max_states: int = DEFAULT_MAX_STATES) -> Stat
     Raises ValueError if there are more than `max_states` states, or if a rate is negative or not finite. The
     chain's functions are called once per state.
     """
-    if max_states < 1:
-        raise ValueError(f"max_states = {max_states}: must be >= 1")
     states: list[State] = [chain.initial]
     number: dict[State, int] = {chain.initial: 0}
     sources: list[int] = []
@@ -334,10 +332,6 @@ def converged_rates(
 
     Raises ValueError if `max_states` does not suffice, with the level and change reached.
     """
-    if first_level < 1:
-        raise ValueError(f"first_level = {first_level}: must be >= 1")
-    if not tolerance > 0.0:
-        raise ValueError(f"tolerance = {tolerance}: must be > 0")
     level = first_level
     rates = stationary_rates(make_chain(level), max_states)
     changes: list[float] = []

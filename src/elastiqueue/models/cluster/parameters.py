@@ -42,10 +42,6 @@ from elastiqueue.sampling.discrete import FiniteLaw
 from elastiqueue.statistics.estimates import Ratio
 from elastiqueue.theory.capacity import integer_units
 
-ROUTING = ("jsq", "power_of_d", "power_of_two", "power_of_two_with_replacement", "random")
-SCHEDULING = ("maxweight", "best_fit")
-LEVELS = ("job", "workload")
-
 # Bounds of what is packed into integers; refused beyond.
 MAX_SLOTS = 2**31  # of a run: a job is packed as arrival slot << 32 | size
 MAX_SIZE = 2**31 - 1  # of a job
@@ -87,30 +83,14 @@ class ClusterParameters:
     norm_interval: int = 16
 
     def __post_init__(self) -> None:
-        types = len(self.arrivals)
-        if not self.counts or any(isinstance(n, bool) or int(n) != n or n < 1 for n in self.counts):
-            raise ValueError(f"counts = {list(self.counts)}: must be integers >= 1, one per class")
-        if len(self.configurations) != len(self.counts) or not all(self.configurations):
-            raise ValueError(f"configurations: must be given for each of the {len(self.counts)} classes of servers")
-        for s in (s for own in self.configurations for s in own):
-            if len(s) != types or any(int(x) != x or x < 0 for x in s):
-                raise ValueError(f"configurations = {list(s)}: must have {types} integers >= 0, one per job type")
         if any(len(set(own)) != len(own) for own in self.configurations):
             raise ValueError("configurations: must be distinct within a class")
-        if types < 1 or len(self.sizes) != types:
-            raise ValueError(f"job_sizes: must be one law per job type, of which there are {types}")
         if self.heaviest > MAX_WORK:
             raise ValueError(f"configurations: serve {self.heaviest} jobs at once: must be at most {MAX_WORK:,}")
         for law in self.sizes:
             if not 1 <= law.values[0] <= law.values[-1] <= MAX_SIZE:
                 size = law.values[0] if law.values[0] < 1 else law.values[-1]
                 raise ValueError(f"job_sizes = {size}: must be >= 1 slot and <= {MAX_SIZE:,}")
-        if self.routing not in ROUTING:
-            raise ValueError(f"routing = {self.routing}: must be one of {', '.join(ROUTING)}")
-        if self.scheduling not in SCHEDULING:
-            raise ValueError(f"scheduling = {self.scheduling}: must be one of {', '.join(SCHEDULING)}")
-        if self.level not in LEVELS:
-            raise ValueError(f"level = {self.level}: must be one of {', '.join(LEVELS)}")
         if self.routing == "power_of_two" and self.servers < 2:
             raise ValueError("servers = 1: must be at least 2 with routing = power_of_two")
         if self.routing == "power_of_d" and not 1 <= self.d <= self.servers:
@@ -120,14 +100,6 @@ class ClusterParameters:
                 raise ValueError(f"level = {self.level}: must be job with scheduling = best_fit")
             if self.resources is None or self.needs is None:
                 raise ValueError("scheduling = best_fit: needs resources and job_types, configurations do not suffice")
-            if len(self.resources) != len(self.counts) or len(self.needs) != types:
-                raise ValueError("resources, job_types: must be one list per class of servers and one per job type")
-        if self.direction is not None and (
-            len(self.direction) != types or abs(math.fsum(x * x for x in self.direction) - 1.0) > 1e-9
-        ):
-            raise ValueError(f"direction = {list(self.direction)}: must be a unit vector over {types} job types")
-        if self.norm_interval < 1:
-            raise ValueError(f"norm_interval = {self.norm_interval}: must be >= 1")
 
     @property
     def servers(self) -> int:
