@@ -369,8 +369,8 @@ def test_each_test_of_the_vocabulary_on_numbers_done_by_hand() -> None:
     assert margins(Bound(test="bound", says="", of=of(where={"rate": 2}, scale="servers"), above=20)) == [-10, 30]
     matched = of(where={"rate": 1}, minus=of(where={"rate": 2}), match=["servers"])
     assert margins(Bound(test="bound", says="", of=matched, below=2)) == [-1, 0.5]
-    relative = {**matched, "relative": True, "average": ["servers"]}  # mean of (4 - 1) / 1 and (2 - 0.5) / 0.5
-    assert margins(Bound(test="bound", says="", of=relative, below=2)) == [-1]
+    relative = {**matched, "relative": True}  # (4 - 1) / 1 and (2 - 0.5) / 0.5
+    assert margins(Bound(test="bound", says="", of=relative, below=2)) == [-1, -1]
     greater, lesser = of(where={"rate": 1}), of(where={"rate": 2})
     order = Ordering(test="ordering", says="", greater=greater, lesser=lesser, match=["servers"], factor=3)
     assert margins(order) == [1.0, 0.5]

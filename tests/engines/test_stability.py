@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from elastiqueue.cli import stability as stability_cli
 from elastiqueue.engines.simulation import estimates, simulate
-from elastiqueue.engines.stability import _drawn_classes, compute_rows, largest_routed_load, report
+from elastiqueue.engines.stability import compute_rows, report
 from elastiqueue.figures import stability_map, stability_paths, style
 from elastiqueue.figures.rows import Rows
 from elastiqueue.results.tidy_tables import VALUES, read_table, value_row
 from elastiqueue.scenarios.reading import scenario_from
 from elastiqueue.theory.capacity import ServerClass, capacity_region, maximal_configurations
+from elastiqueue.theory.cluster_stability import drawn_classes, largest_routed_load
 from elastiqueue.theory.tabs_stability import BATCHES, two_server_drift
 
 TABS = {
@@ -86,7 +87,7 @@ def test_probabilities_of_drawn_classes_by_enumeration(counts: list[int], draws:
     options = {"repeat": draws} if replacement else {"r": draws}
     seen = Counter(tuple(sorted({owners[m] for m in drawn})) for drawn in pick(range(len(owners)), **options))
     expected = {classes: Fraction(n, seen.total()) for classes, n in seen.items()}
-    assert _drawn_classes(counts, draws, replacement) == expected
+    assert drawn_classes(counts, draws, replacement) == expected
 
 
 @settings(max_examples=25, deadline=None)

@@ -194,9 +194,7 @@ def rows_of(results: Results, quantity: Quantity) -> list[Row]:
         for cell in wanted if isinstance(wanted, list) else []:
             if not any(same(row.key[column], cell) for row in rows):
                 raise Missing(f"{name} has no {column} = {text(cell)}")
-    if quantity.minus:
-        rows = _differences(results, quantity, rows)
-    return _averages(rows, quantity.average) if quantity.average else rows
+    return _differences(results, quantity, rows) if quantity.minus else rows
 
 
 def _total(values: Iterable[Measured]) -> Measured:
@@ -217,15 +215,6 @@ def _differences(results: Results, quantity: Quantity, rows: Sequence[Row]) -> l
             raise Missing("what a relative difference is divided by must be exact and not 0")
         found.append(Row(row.key, (row.value - taken) * (1 / taken.mean if quantity.relative else 1.0)))
     return found
-
-
-def _averages(rows: Sequence[Row], columns: Sequence[str]) -> list[Row]:
-    """Means over the rows that agree in all other columns."""
-    groups: dict[str, list[Measured]] = {}
-    for row in rows:
-        key = {name: value for name, value in row.key.items() if name not in columns}
-        groups.setdefault(json.dumps(key), []).append(row.value)
-    return [Row(json.loads(key), _total(values) * (1 / len(values))) for key, values in groups.items()]
 
 
 def partner(row: Row, rows: Sequence[Row], match: Iterable[str]) -> Row:

@@ -52,7 +52,6 @@ class Quantity(Strict):
     match: list[str] = Field(default_factory=list, description="Columns in which a row and what is taken off it agree.")
     scale: str | None = Field(None, description="Column by whose value each value is multiplied; null: none.")
     relative: bool = Field(False, description="The difference is divided by what is taken off, which must be exact.")
-    average: list[str] = Field(default_factory=list, description="Columns over whose values the mean is taken.")
 
 
 class Part(Strict):

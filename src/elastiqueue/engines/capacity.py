@@ -31,6 +31,7 @@ from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
 from elastiqueue.scenarios.reading import ConfigError
 from elastiqueue.statistics.estimates import Estimate
 from elastiqueue.theory.capacity import CapacityRegion, Number
+from elastiqueue.theory.cluster_stability import largest_routed_load
 
 ENGINES = ("capacity", "bounds")
 
@@ -60,6 +61,7 @@ def position(region: CapacityRegion, rates: Sequence[Number]) -> Position:
     """Where the rates are in the region."""
     epsilon = region.epsilon(rates)
     inside, some = region.contains(rates, interior=True), any(rates)
+    counts, configurations = [own.count for own in region.classes], [own.configurations for own in region.classes]
     return Position(
         region,
         tuple(float(x) for x in rates),
@@ -69,7 +71,7 @@ def position(region: CapacityRegion, rates: Sequence[Number]) -> Position:
         region.dominant(rates) if inside else None,
         region.dominant_interior(rates) if inside else None,
         region.largest_stable_load(rates) if some else None,
-        region.largest_stable_load_lp(rates) if some else None,
+        largest_routed_load(counts, configurations, [float(x) for x in rates]) if some else None,
         max(0.0, *(-eps / max(facet.c) for eps, facet in zip(epsilon, region.facets, strict=True))),
     )
 

@@ -269,16 +269,8 @@ def random_limit(scenario: SingleTypeScenario) -> float:
 
     Ours: each of M equal queues gets the slot's work with probability 1/M, and is a single queue of its own.
     """
-    service = _sizes(scenario.service, "service")
-    work = scenario.servers * service.mean
-    at_capacity = SingleTypeScenario.model_validate(
-        {
-            **scenario.model_dump(),
-            "arrivals": {**scenario.arrivals.model_dump(), "mean": work, "load": None, "epsilon": None},
-        }
-    )
-    spread = _single_arrivals(at_capacity).variance + scenario.servers * service.variance
-    return (scenario.servers * spread + (scenario.servers - 1) * work**2) / 2.0
+    work = scenario.servers * _sizes(scenario.service, "service").mean
+    return scenario.servers * facet_limit(scenario) + (scenario.servers - 1) * work**2 / 2.0
 
 
 def relaxation(scenario: SlottedScenario) -> float:

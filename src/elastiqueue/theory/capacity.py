@@ -22,8 +22,7 @@ For lambda inside C (Sections II and III):
 lambda^k = lambda + (beta - <n, lambda>) n / |n|^2 with the integers n, beta of the facet: rational, so that K and K^o
 are exact.
 
-The largest stable load in direction d is the largest a with a d in C: min_k b^k / <c^k, d> by the facets, or by
-linear programming over the fractions of time that the servers of a class spend in each configuration.
+The largest stable load in direction d is the largest a with a d in C, min_k b^k / <c^k, d>.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-
-import numpy as np
 
 MOST_CONFIGURATIONS = 1_000_000
 
@@ -327,28 +324,6 @@ class CapacityRegion:
         return float(
             min(Fraction(f.offset) / _dot(f.normal, values) for f in self.facets if _dot(f.normal, values) > 0)
         )
-
-    def largest_stable_load_lp(self, direction: Sequence[Number]) -> float:
-        """The same by linear programming (HiGHS), from the configurations alone."""
-        from scipy.optimize import linprog
-
-        values = [float(x) for x in _exact(direction)]
-        scale = max(values)
-        columns = [s for own in self.classes for s in own.configurations]
-        total = self.servers
-        cost = np.array([-1.0, *[0.0] * len(columns)])
-        # a d_j <= sum of s_j x_s; the x_s of a class sum to its share of the servers
-        upper = np.array([[values[j] / scale, *(-s[j] for s in columns)] for j in range(self.types)])
-        shares = np.zeros((len(self.classes), len(columns) + 1))
-        position = 1
-        for row, own in zip(shares, self.classes, strict=True):
-            row[position : position + len(own.configurations)] = 1.0
-            position += len(own.configurations)
-        counts = np.array([own.count / total for own in self.classes])
-        result = linprog(cost, upper, np.zeros(self.types), shares, counts, method="highs")
-        if result.status != 0:
-            raise RuntimeError(f"largest stable load: {result.message}")
-        return float(np.asarray(result.x)[0] * total / scale)
 
 
 def capacity_region(classes: Sequence[ServerClass]) -> CapacityRegion:
