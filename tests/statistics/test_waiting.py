@@ -95,7 +95,7 @@ def test_simulation_agrees_with_the_exact_distribution(changes):
     totals, _ = simulate(scenario, 0, 60)
     measured = estimates(scenario, totals)
     names = [f"{what}_p{p}" for what in ("wait", "response") for p in (50, 95, 99)]
-    names += [f"{what}_tail[{t}]" for what in ("wait", "response") for t in TIMES]
+    names += [f"{what}_tail[{t:g}]" for what in ("wait", "response") for t in TIMES]
     for name in names:
         assert abs(measured[name].mean - known[name]) <= 5 * measured[name].se + 1e-12, name
     row = dict(zip(model_of(scenario).columns(scenario), totals.sum(axis=0), strict=True))

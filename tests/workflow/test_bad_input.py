@@ -150,6 +150,15 @@ MISTAKES = {
             ("horizon: 20", "horizon: 1e9, replications: 1000000", "must be at most"),
             ("buffer: 3", "buffer: 010x", "buffer = '010x'"),
             ("buffer: 3", "service: normal", "service = 'normal'"),
+            ("buffer: 3", "waits: 99", "waits = 99"),
+            ("buffer: 3", "waits: {percentiles: [100]}", "waits.percentiles.0 = 100"),
+            ("buffer: 3", "waits: {percentiles: 99}", "waits.percentiles = 99"),
+            ("buffer: 3", "waits: {percentiles: [p99]}", "waits.percentiles.0 = 'p99'"),
+            ("buffer: 3", "waits: {times: [0]}", "waits.times.0 = 0"),
+            ("buffer: 3", "waits: {times: [.inf]}", "waits.times.0 = inf"),
+            ("buffer: 3", "waits: {times: [50 ms]}", "waits.times = 50 ms: needs units.service_time"),
+            ("buffer: 3", "waits: {times: [true]}", "waits.times = [True]: must not be true or false"),
+            ("buffer: 3", "waits: {at: [1]}", "waits.at = [1]: is not a known key"),
         )
     },
 }
@@ -202,7 +211,7 @@ WORDS = """
     model servers arrival_rate standby_rate setup_rate buffer service start horizon warm_up record_every replications
     precision seed power slots resources job_types arrivals job_sizes facet classes configurations law mean load units
     epsilon trace steps time_unit erlang phase_type initial rates routing metric relative label grid cases scenario
-    block split_by engine metrics experiments figures draw caption claims run output a b
+    block split_by engine metrics waits percentiles times experiments figures draw caption claims run output a b
 """
 KEYS = st.sampled_from(WORDS.split())
 VALUES = st.recursive(

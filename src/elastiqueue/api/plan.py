@@ -136,7 +136,8 @@ def plan(
     Parameters
     ----------
     scenario : in continuous time; its window and its seed are those of every point.
-    limits : metric -> the largest value allowed, in the units of the metric (times in mean service times).
+    limits : metric -> the largest value allowed, in the units of the metric (times in mean service times). Any
+        wait_p99_9 or response_tail[2.5] may be limited, whatever `waits` says.
     vary : a key with a number > 0; of `servers` the arrival rate of the whole system is kept.
     objective : power or, of a scenario with prices, cost_per_hour.
     between : range of the key; default: from a hundredth to a hundred times its value, of whole numbers a quarter to
@@ -187,6 +188,7 @@ class _Search:
         jobs: int | None,
         progress: Progress | None,
     ) -> None:
+        base = base.with_metrics(limits)
         known = with_costs(base, model_of(base).metrics(base))
         if objective not in OBJECTIVES or objective not in known:
             needed = " (cost_per_hour needs units with prices)" if objective in OBJECTIVES else ""

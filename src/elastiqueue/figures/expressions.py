@@ -41,6 +41,13 @@ def names(text: str) -> list[tuple[str, str]]:
     return list(found)
 
 
+def split(name: str) -> tuple[str, str]:
+    """Experiment and metric of a name; the experiment is empty where none is named."""
+    head = name.partition("[")[0]  # an index may be 0.5
+    experiment, dot, _ = head.rpartition(".")
+    return experiment, name[len(experiment) + len(dot) :]
+
+
 def evaluate(text: str, lookup: Callable[[str, str], Any]) -> Any:
     """The value of an expression; `lookup` gives the values of a name and part."""
     import numpy as np
@@ -56,7 +63,11 @@ def _walk(node: ast.expr, lookup: Callable[[str, str], Any], function: Callable[
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return float(number)
-        case ast.Name() | ast.Attribute(value=ast.Name()) | ast.Subscript(value=ast.Name()):
+        case (
+            ast.Name()
+            | ast.Attribute(value=ast.Name())
+            | ast.Subscript(value=ast.Name() | ast.Attribute(value=ast.Name()), slice=ast.Constant() | ast.Tuple())
+        ):
             return lookup(ast.unparse(node), "mean")
         case ast.UnaryOp(op=ast.USub()):
             return -value(node.operand)

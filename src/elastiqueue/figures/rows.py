@@ -74,7 +74,7 @@ class Rows:
         for name in (name for text in texts for name, _ in expressions.names(text)):
             if name in self.measures["mean"]:
                 kept &= self.measures["mean"][name].notna().to_numpy()
-            elif name not in self.keys and name != "x" and "." not in name:
+            elif name not in self.keys and name != "x" and not expressions.split(name)[0]:
                 kept[:] = False
         return self.only(kept)
 
@@ -96,8 +96,8 @@ class Rows:
         """An expression for each row; a metric counts with its mean, or with the measure that is given."""
 
         def lookup(name: str, part: str) -> Any:
-            experiment, dot, metric = name.rpartition(".")
-            rows = self._joined(experiment) if dot else self
+            experiment, metric = expressions.split(name)
+            rows = self._joined(experiment) if experiment else self
             used = "se" if part == "se" else measure
             if metric in rows.measures[used]:
                 return rows.measures[used][metric].to_numpy(float)
@@ -123,7 +123,9 @@ class Rows:
     def interval(self, text: str) -> tuple[Array, Array]:
         """Ends of the 95 % interval of an expression in which one metric has an error; nothing for more of them."""
         mean, names = self.evaluate(text), [name for name, part in expressions.names(text)]
-        if sum(name in self.measures["mean"] for name in names) != 1 or any("." in name for name in names):
+        if sum(name in self.measures["mean"] for name in names) != 1 or any(
+            expressions.split(name)[0] for name in names
+        ):
             return mean, mean
         ends = self.evaluate(text, "ci_low"), self.evaluate(text, "ci_high")
         return np.minimum(*ends), np.maximum(*ends)

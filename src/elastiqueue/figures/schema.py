@@ -242,10 +242,10 @@ def check(name: str, spec: FigureSpec, heads: Mapping[str, list[Mapping[str, Any
             recorded = where.get("statistic", "estimate") != "estimate"
             for key, text in _values(layer, panel):
                 for each, _ in expressions.names(text):
-                    experiment, dot, metric = each.rpartition(".")
-                    if dot and experiment not in spec.experiments:
+                    experiment, metric = expressions.split(each)
+                    if experiment and experiment not in spec.experiments:
                         complain(key, text, f"{experiment} must be one of its experiments")
-                    sources = [experiment] if dot else experiments
+                    sources = [experiment] if experiment else experiments
                     if (
                         metric not in columns | {"x"}
                         and not recorded

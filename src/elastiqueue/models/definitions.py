@@ -14,6 +14,8 @@ A definition is a Python file (`models.tabs.definition`, or one of the user's) t
     path(scenario)                name -> those of them whose sum per server is recorded along a path
     metrics(scenario)             name -> (numerator, denominator), each column -> weight
     more_counts(scenario)         optional, names of further counts behind COUNTS
+    QUEUE                         optional, the place in the state of the tasks that wait, if each event that changes it
+                                  by k lets k tasks join its end or k start from its head
     level_size(p)                 where the state may grow: by how many components at a time
 
 `rates`, `happen` and what they call are compiled by Numba: plain loops, numbers and arrays, no imports.
@@ -37,13 +39,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elastiqueue.models.base import Batch, Replication, batch
+from elastiqueue.models.events import Queue, outcomes
 from elastiqueue.models.events import System as Events
-from elastiqueue.models.events import outcomes
+from elastiqueue.models.quantities import metrics_of, queue_columns_of
+from elastiqueue.sampling.phases import kernel_law
 from elastiqueue.sampling.streams import digest
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 from elastiqueue.scenarios.registry import load, row_of
 from elastiqueue.sources import PACKAGE, source_digest
 from elastiqueue.statistics.estimates import Ratio
+from elastiqueue.statistics.queue_waits import ends_of_bins
 from elastiqueue.theory.chains import Chain, State, Transition
 
 CHUNK = 4096  # events between two looks at the room that is left in a state that grows
@@ -119,24 +124,40 @@ class Generic:
         kernels = simulators(model.name, model.definition)
         fast = max(getattr(self.plain, "standby_rate", 0.0), getattr(self.plain, "setup_rate", 0.0))
         least = BLOCKS_FROM * max(1.0, fast / 100)  # of the rate of arrivals: one event may add so much to the total
-        use_blocks = not direct and scenario.servers * scenario.arrival.mean() >= least
+        self.queue = self._watched(scenario)
+        use_blocks = not direct and self.queue is None and scenario.servers * scenario.arrival.mean() >= least
         self.advance = kernels.blocks if use_blocks else kernels.direct
         self.out = np.zeros(model.definition.kinds(self.p))
         self.grows = getattr(model.definition, "level_size", lambda p: 0)(self.p) if scenario.buffer is None else 0
         state = np.array(model.definition.initial(scenario, self.plain), np.int64)
         self.system = Events(state, np.zeros(state.size), np.zeros(len(model.counts(scenario))), np.zeros(1), words)
         self.integrals = np.zeros(state.size)
+        if self.queue is not None:
+            self.queue.ends[1] = state[self.queue.place]  # as if they came at time 0
         self.path = model.path_weights(scenario)
+
+    def _watched(self, scenario: ServiceScenario) -> Queue | None:
+        """The queue whose waits are observed, empty; None where they are not asked for."""
+        names = queue_columns_of(self.model.definition, scenario)
+        if not names:
+            return None
+        place, column = self.model.definition.QUEUE, len(self.model.counts(scenario)) - len(names)
+        bins = np.array(ends_of_bins(tuple(scenario.asked_of_waits.times)))
+        return Queue(place, np.zeros(0), np.zeros(2, np.int64), bins, column, *kernel_law(scenario.phase_type))
 
     def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
         rows = np.empty((ends.size, len(self.path)))
+        watched = () if self.queue is None else (self.queue,)
+        limited = bool(self.grows) or self.queue is not None
         arrival = self.scenario.arrival
         rate = (np.array(arrival.times), np.array(arrival.rates), arrival.amplitude, 2 * math.pi / arrival.period)
         for row, end in enumerate(ends):
             while start < end:
+                if self.queue is not None:
+                    watched = (self.with_room(self.queue),)
                 if self.grows:
                     self.make_room()
-                events = CHUNK if self.grows else 2**62
+                events = CHUNK if limited else 2**62
                 start = self.advance(
                     self.system,
                     self.integrals,
@@ -147,6 +168,7 @@ class Generic:
                     start,
                     float(end),
                     events,
+                    *watched,
                 )
             state = self.model.definition.observed(self.system.state, self.plain)
             rows[row] = [sum(state[place] for place in places) for places in self.path]
@@ -161,6 +183,15 @@ class Generic:
             grown = [np.concatenate([values, room.astype(values.dtype)]) for values in self.system[:2]]
             self.system = self.system._replace(state=grown[0], moved=grown[1])
             self.integrals = np.concatenate([self.integrals, room])
+
+    def with_room(self, queue: Queue) -> Queue:
+        """The queue from its head on, with room for CHUNK more tasks."""
+        first, last = queue.ends
+        if last + CHUNK > queue.since.size:
+            waiting = queue.since[first:last]
+            self.queue = queue = queue._replace(since=np.concatenate([waiting, np.zeros(waiting.size + 4 * CHUNK)]))
+            queue.ends[:] = 0, last - first
+        return queue
 
     def totals(self) -> list[float]:
         return [*self.system.counts, *self.model.definition.observed(self.integrals, self.plain)]
@@ -183,7 +214,8 @@ class DefinedModel:
 
     def counts(self, scenario: ServiceScenario) -> tuple[str, ...]:
         """Names of what `happen` records."""
-        return (*self.definition.COUNTS, *getattr(self.definition, "more_counts", lambda _: ())(scenario))
+        more = getattr(self.definition, "more_counts", lambda _: ())(scenario)
+        return (*self.definition.COUNTS, *more, *queue_columns_of(self.definition, scenario))
 
     def parameters(self, scenario: ServiceScenario, level: int | None = None) -> Any:
         """Those of the definition; one that borrows them from TABS counts what tasks find only if it says so."""
@@ -192,7 +224,7 @@ class DefinedModel:
 
     def metrics(self, scenario: ServiceScenario) -> dict[str, Ratio]:
         """The metrics as ratios of totals."""
-        known = self.definition.metrics(scenario)
+        known = metrics_of(self.definition, scenario)
         return {name: Ratio(*part) if isinstance(part, tuple) else part for name, part in known.items()}
 
     def components(self, scenario: ServiceScenario) -> tuple[str, ...]:
@@ -228,7 +260,8 @@ class DefinedModel:
         -------
         totals by `columns`, shape (R M, C), replication by replication; paths by `components`, per server, (R, T, K).
         """
-        kernel = None if direct else accelerated(scenario)
+        watched = bool(queue_columns_of(self.definition, scenario))
+        kernel = None if direct or watched else accelerated(scenario)
         if kernel is None:
             return batch((Generic(self, scenario, one, direct) for one in words), edges, grid)
         result: Batch = kernel.simulate(scenario, words, edges, grid)

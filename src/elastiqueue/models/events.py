@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
+from numba import njit, types
 from numba.extending import overload_method
 from numpy.typing import NDArray
 
-from elastiqueue.sampling.rng import uniform
+from elastiqueue.sampling.phases import pick
+from elastiqueue.sampling.rng import exponential, uniform
 
 
 class System(NamedTuple):
@@ -76,6 +77,47 @@ def _record(self, column, amount=1):
 @overload_method(types.NamedTuple, "pick")
 def _pick(self, weights, total):
     return System.pick
+
+
+class Queue(NamedTuple):
+    """The tasks that wait in a queue that is served in the order of arrival; see `statistics.queue_waits`.
+
+    Attributes
+    ----------
+    place : of their number in the state.
+    since : when they came, in this order, shape (M,). ends : where the first and the next one stand, shape (2,).
+    bins : ends of bins, ascending, shape (B,).
+    column : in the counts, of the tasks that come and wait; then B + 1 bins of waits, B + 1 of response times.
+    gammas, initial, ways : of the service times (`sampling.phases.kernel_law`).
+    """
+
+    place: int
+    since: NDArray[np.float64]
+    ends: NDArray[np.int64]
+    bins: NDArray[np.float64]
+    column: int
+    gammas: NDArray[np.float64]
+    initial: NDArray[np.float64]
+    ways: NDArray[np.float64]
+
+
+@njit(cache=True)
+def watch(queue, before, now, system):
+    """Take notice of an event at the time `now`, before which so many tasks waited."""
+    after, ends, counts, size = system.state[queue.place], queue.ends, system.counts, queue.bins.size
+    for _ in range(before, after):
+        queue.since[ends[1]] = now
+        ends[1] += 1
+        counts[queue.column] += 1
+    for _ in range(after, before):
+        wait = now - queue.since[ends[0]]
+        ends[0] += 1
+        counts[queue.column + 1 + np.searchsorted(queue.bins, wait)] += 1
+        response, phase = wait, pick(uniform(system.words), queue.initial)
+        while phase >= 0:
+            response += exponential(system.words) / queue.gammas[phase]
+            phase = pick(uniform(system.words), queue.ways[phase]) - 1
+        counts[queue.column + 2 + size + np.searchsorted(queue.bins, response)] += 1
 
 
 class Replay:

@@ -9,9 +9,10 @@ import math
 from typing import Any
 
 from elastiqueue.scenarios.autoscaling import ServiceScenario
+from elastiqueue.statistics.queue_waits import queue_columns, queue_metrics
 
 TOLERANCE = 1e-9  # relative change of any stationary rate at which a queue that was cut counts as unlimited
-Metric = Any  # Weights, or a `statistics.waiting.WaitMetric`
+Metric = Any  # Weights, or a `WaitMetric` or `QueueMetric` of `statistics`
 Weights = tuple[dict[str, float], dict[str, float]]  # column -> weight, twice: a metric is a ratio of linear forms
 TIME = {"time": 1.0}
 
@@ -27,6 +28,21 @@ def consumption(scenario: ServiceScenario, busy: str = "busy") -> dict[str, Weig
     n, power = scenario.servers, scenario.power
     wasted = {"setup": power.full / n, "idle_on": power.idle / n, "idle_off": power.off / n}
     return {"power": ({busy: power.full / n, **wasted}, TIME), "wasted_power": (wasted, TIME)}
+
+
+def queue_columns_of(definition: Any, scenario: ServiceScenario) -> tuple[str, ...]:
+    """Names of the counts by which the waits in its QUEUE are observed; none where they are not asked for."""
+    asked = scenario.waits is not None and hasattr(definition, "QUEUE")
+    return queue_columns(scenario.asked_of_waits.times) if asked else ()
+
+
+def metrics_of(definition: Any, scenario: ServiceScenario) -> dict[str, Metric]:
+    """All metrics of a definition: its own, and those of the waits in its QUEUE where they are asked for."""
+    known: dict[str, Metric] = definition.metrics(scenario)
+    if not queue_columns_of(definition, scenario):
+        return known
+    asked, (_, accepted) = scenario.asked_of_waits, known["mean_wait"]
+    return {**known, **queue_metrics(asked.percentiles, asked.times, accepted, scenario.phase_type)}
 
 
 def choose(n: int, k: int) -> int:

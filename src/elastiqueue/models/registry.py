@@ -7,6 +7,7 @@ import re
 from functools import cache
 from typing import Any
 
+from elastiqueue.models.quantities import metrics_of
 from elastiqueue.scenarios import SUP_DISTANCE
 from elastiqueue.scenarios.registry import load, row_of
 from elastiqueue.scenarios.units import COSTS
@@ -41,7 +42,7 @@ def metric_names(scenario: Any) -> tuple[str, ...]:
     found = row_of(scenario)
     if not found.continuous:
         return tuple(name for name in found.metrics if name != "mean_response" or scenario.level == "job")
-    names = load(found.module).metrics(scenario)
+    names = metrics_of(load(found.module), scenario)
     distance = (SUP_DISTANCE,) if "fluid" in found.engines and scenario.record_every is not None else ()
     costs = COSTS if scenario.units is not None and scenario.units.priced else ()
     return tuple(dict.fromkeys(re.sub(r"\[\d+\]$", "[i]", name) for name in (*names, *distance, *costs)))
@@ -51,7 +52,7 @@ def has_metric(scenario: Any, name: str) -> bool:
     """Whether a simulation of the scenario has a metric of that name."""
     found = row_of(scenario)
     if found.continuous and "[" in name:
-        return name in load(found.module).metrics(scenario)
+        return name in metrics_of(load(found.module), scenario)
     indexed = re.fullmatch(r"(\w+)\[([1-9][0-9]*)\]", name)
     if indexed is None:
         return name in metric_names(scenario) and not name.endswith("]")

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from numba import njit
 
+from elastiqueue.models.events import watch
 from elastiqueue.sampling.rng import beta, binomial, exponential, gamma, uniform
 from elastiqueue.sampling.thinning import rate_at, window
 
@@ -35,10 +36,11 @@ MAX_BLOCK = 4096  # events
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def direct(system, integrals, p, out, servers, times, steps, amplitude, omega, start, end, events):
+def direct(system, integrals, p, out, servers, times, steps, amplitude, omega, start, end, events, queue=None):
     """Simulate from `start` until `end`, or until that many events are done; the time reached.
 
-    out: room for the rate of each kind of event; integrals: of the components of the state.
+    out: room for the rate of each kind of event; integrals: of the components of the state; queue: a
+    `models.events.Queue` whose waits are observed.
     """
     bound = 0.0
     for k in range(steps.size):
@@ -68,7 +70,12 @@ def direct(system, integrals, p, out, servers, times, steps, amplitude, omega, s
                 kind += 1
             if out[kind] <= 0.0:  # by rounding
                 continue
-        happen(kind, system, p)
+        if queue is None:
+            happen(kind, system, p)
+        else:
+            before = system.state[queue.place]
+            happen(kind, system, p)
+            watch(queue, before, t, system)
     t = min(t, end)
     for place in range(integrals.size):
         integrals[place] += (t - start) * system.state[place] - system.moved[place]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import BaseModel, Discriminator, Field, Tag, create_model, model_validator
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, create_model, model_validator
 
 from elastiqueue.sampling.arrival_rate import ArrivalRate
 from elastiqueue.sampling.phase_type import NAMED, PhaseType, alternatives
@@ -15,7 +16,9 @@ from elastiqueue.sampling.traces import read_trace
 from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, Positive, Rate, Strict
 from elastiqueue.scenarios.registry import MODELS, Model, is_file, row_of
 from elastiqueue.scenarios.units import WithUnits
+from elastiqueue.statistics.waiting import PERCENTILES, TIMES
 
+OF_WAITS = r"(?:wait|response)_(?:p(\d+(?:_\d+)?)|tail\[(\d*\.?\d+(?:e[-+]?\d+)?)\])"  # names of metrics
 TAIL = 20  # rows of the queue tail that are reported where the buffer is unlimited
 SERVICE_MODELS = tuple(name for name, row in MODELS.items() if row.continuous)
 MOST_PERIODS = 1_000_000  # of the sinusoid, in a run
@@ -157,6 +160,21 @@ class Precision(Strict):
     relative: Annotated[float, Field(gt=0, lt=1)] = Field(description="Half-width of the interval over the mean.")
 
 
+Percentile = Annotated[float, Field(ge=0.001, le=99.99999, allow_inf_nan=False)]
+
+
+class Waits(Strict):
+    """Which values of the distributions of waits and response times are metrics."""
+
+    percentiles: Annotated[list[Percentile], Field(max_length=50)] = Field(
+        default=list(PERCENTILES), description="In per cent: 99.9 gives wait_p99_9 and response_p99_9."
+    )
+    times: Annotated[list[Positive], Field(max_length=50)] = Field(
+        default=list(TIMES),
+        description="Times t of the probabilities wait_tail[t] and response_tail[t] that it takes longer.",
+    )
+
+
 class ServiceScenario(WithUnits):
     """A continuous-time system of servers that turn off and on; the unit of time is the mean service time."""
 
@@ -206,6 +224,11 @@ class ServiceScenario(WithUnits):
     )
     precision: Precision | None = Field(
         None, description="{metric, relative}: add replications until the interval is that narrow; null: do not."
+    )
+    waits: Waits | None = Field(
+        None,
+        description="{percentiles, times} of waits and response times, in place of 50, 95, 99 and 1, 2, 5, 10, 20. A "
+        "central queue has such metrics only where this is given, {} for those, and is then simulated event by event.",
     )
     seed: Annotated[int, Field(ge=0)] = Field(1, description="Root of all random streams.")
     power: Power = Field(Power(full=200.0, idle=140.0, off=0.0), description="Power per server and state.")
@@ -268,6 +291,24 @@ class ServiceScenario(WithUnits):
     def row(self) -> Model:
         """The facts about its model."""
         return row_of(self)
+
+    @property
+    def asked_of_waits(self) -> Waits:
+        """`waits`, filled in."""
+        return self.waits or Waits(percentiles=list(PERCENTILES), times=list(TIMES))
+
+    def with_metrics(self, names: Iterable[str]) -> ServiceScenario:
+        """With those of the names in `waits` that are such as wait_p99_9 or response_tail[2.5]."""
+        asked = {key: list(values) for key, values in self.asked_of_waits.model_dump().items()}
+        found = [match for name in names if (match := re.fullmatch(OF_WAITS, name))]
+        for match in found:
+            key, text = ("percentiles", match[1].replace("_", ".")) if match[1] else ("times", match[2])
+            asked[key] += [] if float(text) in asked[key] else [float(text)]
+        try:
+            values = {**self.model_dump(exclude_unset=True), "waits": asked}
+            return type(self).model_validate(values) if found else self
+        except ValidationError:  # wait_p100: there is no such metric
+            return self
 
     @property
     def aborts(self) -> bool:

@@ -104,6 +104,9 @@ def converted(values: Mapping[str, Any]) -> dict[str, Any]:
     for key in TIMES:
         if key in given:
             given[key] = time(key, given[key])
+    waits = given.get("waits")
+    if isinstance(waits, Mapping) and isinstance(waits.get("times"), list):
+        given["waits"] = {**waits, "times": [time("waits.times", value) for value in waits["times"]]}
     for period, name in INSTEAD_OF.items():
         length = given.pop(period, None)
         if length is None:
@@ -137,7 +140,7 @@ def _needed(unit: float | None, key: str, value: Any) -> float:
 # ---- Results ---------------------------------------------------------------------------------------------------------
 
 _UNITS = (  # names of metrics, their unit in results, and of a scenario with `units` the practitioner's
-    (r"(mean_wait|mean_response)\w*|(wait|response)_p\d+", "service times", "s"),
+    (r"(mean_wait|mean_response)\w*|(wait|response)_p[\d_]+", "service times", "s"),
     (r"(wasted_)?power", "W per server", "W"),
     (r"busy|idle_on|idle_off|setup", "of servers", "servers"),
     (r"queue_tail\[\d+\]", "of servers", "servers"),
@@ -160,6 +163,8 @@ def in_practice(scenario: Any, metric: str) -> tuple[float, str] | None:
     """Factor and unit that turn a metric into the practitioner's; None where there is none, or no `units`."""
     units: Units | None = getattr(scenario, "units", None)
     wanted = next((unit for pattern, _, unit in _UNITS if re.fullmatch(pattern, metric)), "")
+    if units is not None and (tail := re.fullmatch(r"(?:wait|response)_tail\[(.+)\]", metric)):
+        return 1.0, f"beyond {float(tail[1]) * units.service_time:.4g} s"
     if units is None or not wanted:
         return None
     factors = {"s": units.service_time, "W": scenario.servers, "servers": scenario.servers}

@@ -20,12 +20,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elastiqueue.statistics.estimates import Estimate, Ratio, linear_form, mean_estimate, pooled, ratio_estimate
-from elastiqueue.statistics.waiting import WaitMetric
 
 DOUBT = 1e-4  # probability of a warning about a difference where there is none
 SERIOUS = 3.09  # standard errors of the correlation of the halves of the runs that make a warning
@@ -78,9 +78,9 @@ def _estimate(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) 
     return ratio_estimate(numerator.ravel().tolist(), denominator.ravel().tolist())
 
 
-def steady_estimate(metric: Ratio | WaitMetric, columns: Sequence[str], totals: NDArray[np.float64]) -> SteadyEstimate:
+def steady_estimate(metric: Any, columns: Sequence[str], totals: NDArray[np.float64]) -> SteadyEstimate:
     """A metric from the totals of the batches of each run, shape (R, M, C), M a power of two, R >= 2."""
-    if isinstance(metric, WaitMetric):
+    if not isinstance(metric, Ratio):
         ratio, back = metric.resolve(pooled(columns, totals.reshape(-1, totals.shape[2])))
         tail = steady_estimate(ratio, columns, totals)
         return replace(tail, estimate=back(tail.estimate))

@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from elastiqueue.statistics.waiting import WaitMetric
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,9 @@ def ratio_estimate(numerator: Sequence[float], denominator: Sequence[float]) -> 
     return Estimate(n * theta - (n - 1) * centre, math.sqrt((n - 1) / n * spread), n)
 
 
-def estimate(metric: Ratio | WaitMetric, columns: Sequence[str], totals: NDArray[np.float64]) -> Estimate:
-    """A metric from the totals of n replications, shape (n, number of columns)."""
-    if isinstance(metric, WaitMetric):
+def estimate(metric: Any, columns: Sequence[str], totals: NDArray[np.float64]) -> Estimate:
+    """A metric, a `Ratio` or one with `resolve`, from the totals of n replications, shape (n, number of columns)."""
+    if not isinstance(metric, Ratio):
         ratio, back = metric.resolve(pooled(columns, totals))
         return back(estimate(ratio, columns, totals))
     return ratio_estimate(

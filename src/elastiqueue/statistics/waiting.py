@@ -35,8 +35,8 @@ if TYPE_CHECKING:  # the definitions of models name these metrics, and are read 
     from elastiqueue.statistics.estimates import Estimate, Ratio
 
     Floats = NDArray[np.float64]
-PROBABILITIES = (50, 95, 99)  # per cent, of the quantiles that are metrics
-TIMES = (1, 2, 5, 10, 20)  # in mean service times, at which tails are metrics
+PERCENTILES = (50.0, 95.0, 99.0)  # that are metrics where a scenario does not name others
+TIMES = (1.0, 2.0, 5.0, 10.0, 20.0)  # in mean service times, at which tails are metrics then
 MAX_STEPS = 20_000
 MAX_DOUBT = 1e-3  # relative, of a tail: by tasks that found more than is counted one by one
 
@@ -77,7 +77,7 @@ def _steps(law: PhaseType, levels: int) -> Iterator[Floats]:
         h = moved
 
 
-def _poisson(mean: float) -> tuple[int, list[float]]:
+def poisson(mean: float) -> tuple[int, list[float]]:
     """First n, and the probabilities from there on, without tails below 1e-18: by ratios from the mode."""
     mode = int(mean)
     up, down = [1.0], []
@@ -112,11 +112,54 @@ def tails(law: PhaseType, levels: int, time: float) -> Floats:
     """P(W > time | i, k), shape (levels, K), i from 1 on; the time in mean services, `law` of mean 1."""
     import numpy as np
 
-    first, weights = _poisson(max(law.rates) * time)
+    first, weights = poisson(max(law.rates) * time)
     result, sequence = np.zeros((levels, law.phases)), _sequence(law, levels)
     for n, weight in enumerate(weights, first):
         result += weight * sequence[n]
     return result
+
+
+def survival(law: PhaseType, time: float) -> float:
+    """P(S > time) of a service time; 0 where it is far out of reach."""
+    if max(law.rates) * time > MAX_STEPS:
+        return 0.0
+    return math.fsum(p * float(x) for p, x in zip(law.initial, tails(law, 1, time)[0], strict=True))
+
+
+def solved(above: Callable[[float], float], wanted: float, most: float) -> float:
+    """The least time >= 0 from which on a tail, a decreasing function, is at most `wanted`; nan beyond `most`."""
+    low, high = 0.0, 1.0
+    if above(low) <= wanted:
+        return low
+    while not above(high) <= wanted:
+        low, high = high, 2.0 * high
+        if high > most:
+            return math.nan
+    while high - low > 1e-14 * high:
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if above(middle) > wanted else (low, middle)
+    return high
+
+
+def law_of(service: Mapping[str, Any]) -> PhaseType:
+    """The service times from what `parts_of_law` says of them."""
+    routing = tuple(tuple(row) for row in service["routing"])
+    return PhaseType(tuple(service["initial"]), tuple(service["rates"]), routing)
+
+
+def parts_of_law(law: PhaseType) -> dict[str, Any]:
+    """Initial, rates and routing as JSON-able values."""
+    return {"initial": list(law.initial), "rates": list(law.rates), "routing": [list(row) for row in law.routing]}
+
+
+def name_of(kind: str, value: float, response: bool) -> str:
+    """Name of a metric: wait_p99 and wait_p99_9 are percentiles, response_tail[2.5] is P(response > 2.5)."""
+    word = "response" if response else "wait"
+    if kind == "tail":
+        return f"{word}_tail[{value:.10g}]"
+    return f"{word}_p{100 * value:.10g}".replace(".", "_")
 
 
 @dataclass(frozen=True)
@@ -142,8 +185,7 @@ class WaitMetric:
     @property
     def law(self) -> PhaseType:
         """The service times."""
-        routing = tuple(tuple(row) for row in self.service["routing"])
-        return PhaseType(tuple(self.service["initial"]), tuple(self.service["rates"]), routing)
+        return law_of(self.service)
 
     def _ratio(self, time: float) -> Ratio:
         """P(W > time), or of the response time, as a ratio of totals."""
@@ -154,7 +196,7 @@ class WaitMetric:
         columns = [(column(i, k), i - 1 + self.response, k) for i, k in _kinds(self.levels, law.phases)]
         numerator = {name: float(chance[row, k - 1]) for name, row, k in columns}
         if self.response:  # of those that start at once
-            whole = math.fsum(p * float(x) for p, x in zip(law.initial, chance[0], strict=True))
+            whole = survival(law, time)
             numerator |= {"accepted": whole, "waited": -whole}
         return Ratio(numerator, {"accepted": 1.0})
 
@@ -173,26 +215,14 @@ class WaitMetric:
         left: list[float] = []
 
         def above(time: float) -> tuple[float, float]:
-            first, chances = _poisson(rate * time)
+            first, chances = poisson(rate * time)
             while len(left) <= first + len(chances):
                 left.append(math.fsum((weights * sequence[len(left)][: len(weights)]).ravel()))
             tail = math.fsum(p * left[first + i] for i, p in enumerate(chances))
             return tail, rate * math.fsum(p * (left[first + i] - left[first + i + 1]) for i, p in enumerate(chances))
 
-        wanted = 1.0 - self.value
-        low, high = 0.0, 1.0
-        if above(0.0)[0] <= wanted:
-            return 0.0, above(0.0)[1]
-        while above(high)[0] > wanted:
-            low, high = high, 2.0 * high
-            if rate * high > MAX_STEPS:
-                return math.nan, math.nan
-        while high - low > 1e-14 * high:
-            middle = 0.5 * (low + high)
-            if not low < middle < high:
-                break
-            low, high = (middle, high) if above(middle)[0] > wanted else (low, middle)
-        return high, above(high)[1]
+        time = solved(lambda time: above(time)[0], 1.0 - self.value, MAX_STEPS / rate)
+        return time, math.nan if math.isnan(time) else above(time)[1]
 
     def resolve(self, totals: Mapping[str, float]) -> tuple[Ratio, Callable[[Estimate], Estimate]]:
         """A ratio of totals, and what turns its estimate into that of the metric; `totals` are those of all runs.
@@ -228,31 +258,33 @@ def _kinds(levels: int, phases: int) -> Iterator[tuple[int, int]]:
 
 
 def parts_of(metric: Any) -> list[Any]:
-    """A metric, a `Ratio` or a `WaitMetric`, as JSON-able values."""
-    return [asdict(metric)] if isinstance(metric, WaitMetric) else [dict(metric.numerator), dict(metric.denominator)]
+    """A metric, a `Ratio` or one with `resolve`, as JSON-able values."""
+    return [asdict(metric)] if hasattr(metric, "resolve") else [dict(metric.numerator), dict(metric.denominator)]
 
 
 def metric_from(parts: Sequence[Any]) -> Any:
     """The metric of these parts."""
     from elastiqueue.statistics.estimates import Ratio
+    from elastiqueue.statistics.queue_waits import QueueMetric
 
-    return WaitMetric(**parts[0]) if len(parts) == 1 else Ratio(*parts)
+    if len(parts) == 2:
+        return Ratio(*parts)
+    return WaitMetric(**parts[0]) if "levels" in parts[0] else QueueMetric(**parts[0])
 
 
-def wait_metrics(buffer: int | None, law: PhaseType) -> dict[str, WaitMetric]:
+def wait_metrics(
+    buffer: int | None,
+    law: PhaseType,
+    percentiles: Sequence[float] = PERCENTILES,
+    times: Sequence[float] = TIMES,
+) -> dict[str, WaitMetric]:
     """Tails and quantiles of the wait and the response time where every server has a queue of its own."""
     levels = levels_counted(buffer, law.phases)
     common: dict[str, Any] = {
-        "levels": levels,
-        "cut": buffer is None or buffer - 1 > levels,
-        "service": {
-            "initial": list(law.initial), "rates": list(law.rates), "routing": [list(row) for row in law.routing],
-        },
+        "levels": levels, "cut": buffer is None or buffer - 1 > levels, "service": parts_of_law(law),
     }  # fmt: skip
-    result = {}
-    for name, response in (("wait", False), ("response", True)):
-        for p in PROBABILITIES:
-            result[f"{name}_p{p}"] = WaitMetric("quantile", p / 100, response, **common)
-        for time in TIMES:
-            result[f"{name}_tail[{time}]"] = WaitMetric("tail", float(time), response, **common)
-    return result
+    return {
+        name_of(kind, value, response): WaitMetric(kind, value, response, **common)
+        for response in (False, True)
+        for kind, value in [*(("quantile", p / 100) for p in percentiles), *(("tail", t) for t in times)]
+    }

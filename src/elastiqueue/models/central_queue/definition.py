@@ -18,7 +18,7 @@ class", SIGMETRICS 2013). With service times of K phases as in `models.tabs.defi
     always_on     M/M/N: all N are on
 
 The mean wait is the time integral of waiting tasks over the accepted ones (Little's law; no closed form is known for
-the wait expected at an arrival).
+the wait expected at an arrival). Its distribution is that of the waits that end (`statistics.queue_waits`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from elastiqueue.sampling.phase_type import phase_counts
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 
 WAITING, IDLE_ON, OFF, SETUP, BUSY = range(5)  # places in the state; those of P_2, ..., P_K follow
+QUEUE = WAITING  # tasks start in the order in which they came
 ARRIVAL, STANDBY, SETUP_ENDS, PHASE_ENDS = range(4)  # kinds of event; PHASE_ENDS + k for phase k
 COUNTS = ("arrivals", "waited", "departures", "red", "setups", "phase_changes")
 ARRIVALS, WAITED, DEPARTURES, RED, COMPLETED, PHASES = range(6)

@@ -247,7 +247,7 @@ def metrics(scenario: ServiceScenario) -> dict[str, Metric]:
 
     growth is that of the total number of tasks per mean service time: 0 in a stable system over a long time.
     """
-    n, accepted, arrivals = scenario.servers, {"accepted": 1.0}, {"arrivals": 1.0}
+    n, accepted, arrivals, asked = scenario.servers, {"accepted": 1.0}, {"arrivals": 1.0}, scenario.asked_of_waits
     return {
         "mean_wait": ({"found": 1.0}, accepted),
         "mean_wait_integral": ({"waiting": 1.0}, accepted),
@@ -262,7 +262,7 @@ def metrics(scenario: ServiceScenario) -> dict[str, Metric]:
         "red_per_task": ({"red": 1.0}, accepted),
         "setups_per_task": ({"setups": 1.0}, accepted),
         "growth": ({"accepted": 1.0, "green": -1.0, "shortened": -1.0}, {"time": 1.0}),
-        **wait_metrics(scenario.buffer, scenario.phase_type),
+        **wait_metrics(scenario.buffer, scenario.phase_type, asked.percentiles, asked.times),
         **{f"queue_tail[{i}]": ({f"q_{i}": 1 / n}, {"time": 1.0}) for i in range(1, tail_length(scenario) + 1)},
     }
 
