@@ -19,11 +19,11 @@ from elastiqueue.models.cluster.parameters import MAX_SLOTS, ClusterParameters, 
 from elastiqueue.models.cluster.reference import Reference
 from elastiqueue.models.cluster.simulator import Cluster
 from elastiqueue.sampling.discrete import (
-    FiniteLaw,
+    FiniteDistribution,
     batch_bernoulli,
-    binomial_law,
+    binomial,
     deterministic,
-    poisson_law,
+    poisson,
     uniform_mixture,
 )
 
@@ -55,8 +55,8 @@ def metric(parameters, totals, name):
 
 
 def infocom(servers, rho, **options):
-    sizes = FiniteLaw((1, 7, 30), (0.5, 0.3, 0.2))
-    arrivals = tuple(binomial_law(max(4, servers), rho * servers * x / sizes.mean) for x in (1, 1 / 3, 2 / 3))
+    sizes = FiniteDistribution((1, 7, 30), (0.5, 0.3, 0.2))
+    arrivals = tuple(binomial(max(4, servers), rho * servers * x / sizes.mean) for x in (1, 1 / 3, 2 / 3))
     return ClusterParameters(
         **identical(servers, INFOCOM),
         arrivals=arrivals,
@@ -73,7 +73,7 @@ def two_classes(**options):
     return ClusterParameters(
         counts=(3, 2),
         configurations=(((2, 0), (1, 1)), ((0, 2),)),
-        arrivals=(poisson_law(0.8), batch_bernoulli(2, 0.7)),
+        arrivals=(poisson(0.8), batch_bernoulli(2, 0.7)),
         sizes=(uniform_mixture([(1, 4, 0.7), (9, 12, 0.3)]), deterministic(5)),
         **options,
     )
@@ -83,7 +83,7 @@ def nine_configurations(**options):
     """More configurations than the vectorised scheduler unrolls, up to eight jobs of a type at a time."""
     return ClusterParameters(
         **identical(4, [(8 - k, k) for k in range(9)]),
-        arrivals=(poisson_law(1.5), poisson_law(1.5)),
+        arrivals=(poisson(1.5), poisson(1.5)),
         sizes=(uniform_mixture([(1, 16, 1.0)]),) * 2,
         **options,
     )
@@ -93,7 +93,7 @@ def five_configurations(**options):
     """Up to five best configurations at a time, in the vectorised scheduler."""
     return ClusterParameters(
         **identical(40, [(4 - k, k) for k in range(5)]),
-        arrivals=(poisson_law(2.0), poisson_law(2.0)),
+        arrivals=(poisson(2.0), poisson(2.0)),
         sizes=(uniform_mixture([(1, 16, 1.0)]),) * 2,
         **options,
     )
@@ -140,7 +140,7 @@ def test_servers_that_do_much_in_a_slot():
     compare_with_plain_python(
         ClusterParameters(
             **identical(3, [(300, 0), (0, 300), (150, 150)]),
-            arrivals=(binomial_law(250, 200.0),) * 2,
+            arrivals=(binomial(250, 200.0),) * 2,
             sizes=(uniform_mixture([(1, 3, 1.0)]),) * 2,
         )
     )
@@ -226,7 +226,7 @@ def test_a_queue_that_no_memory_holds_is_refused(monkeypatch):
             ClusterParameters(**identical(2, [(1,)]), arrivals=(batch_bernoulli(4096, 1),), sizes=(deterministic(1),)),
             stream(1),
         )
-    overloaded = Cluster(replace(two_classes(), arrivals=(poisson_law(20.0),) * 2), stream(1))
+    overloaded = Cluster(replace(two_classes(), arrivals=(poisson(20.0),) * 2), stream(1))
     with pytest.raises(ValueError, match="can wait at each of 10 queues"):
         overloaded.advance(10_000)
 
@@ -375,7 +375,7 @@ def test_one_type_exact_and_simulated(routing, servers):
     assert exact == pytest.approx(EXACT[routing, servers], abs=6e-6)
     parameters = ClusterParameters(
         **identical(servers, [(1,)]),
-        arrivals=(binomial_law(2 * servers, load),),
+        arrivals=(binomial(2 * servers, load),),
         sizes=(deterministic(1),),
         routing=routing,
     )

@@ -19,7 +19,7 @@ from elastiqueue.engines.simulation import estimates, simulate
 from elastiqueue.models.registry import model_of
 from elastiqueue.models.tabs import phase_blocks
 from elastiqueue.sampling.phase_type import PhaseType
-from elastiqueue.sampling.phases import SURE, cumulated, kernel_kinds, kernel_law, phase_counts, pick
+from elastiqueue.sampling.phases import SURE, cumulated, kernel_kinds, kernel_service, phase_counts, pick
 from elastiqueue.sampling.streams import stream
 from elastiqueue.scenarios.reading import scenario_from
 
@@ -234,7 +234,7 @@ def test_choices_and_starting_phases(service, busy, share):
     assert sum(counts) == busy
     mix = [v / rate / law.mean() for v, rate in zip(law.visits(), law.rates, strict=True)]
     assert all(abs(count - busy * part) <= 1 + 1e-9 for count, part in zip(counts, mix, strict=True))
-    gammas, initial, ways = kernel_law(law)
+    gammas, initial, ways = kernel_service(law)
     assert gammas.tolist() == list(law.rates)
     assert law.initial[pick(share, initial)] > 0
     for k, row in enumerate(ways):

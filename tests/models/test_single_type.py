@@ -17,11 +17,11 @@ from elastiqueue.models.single_type import (
     SingleTypeParameters,
     metrics,
 )
-from elastiqueue.sampling.discrete import FiniteLaw, batch_bernoulli, binomial_law, deterministic, poisson_law
+from elastiqueue.sampling.discrete import FiniteDistribution, batch_bernoulli, binomial, deterministic, poisson
 from elastiqueue.scenarios.cluster import Routing
 from elastiqueue.theory.heavy_traffic import single_type_bounds, unit_server_mean
 
-COIN = FiniteLaw((0, 1, 3), (0.3, 0.5, 0.2))
+COIN = FiniteDistribution((0, 1, 3), (0.3, 0.5, 0.2))
 
 
 def simulate(parameters, words, warm_up, slots, batches):
@@ -48,7 +48,7 @@ def mean_and_error(values):
 @pytest.mark.parametrize("service", [deterministic(2), COIN])
 @pytest.mark.parametrize("routing", get_args(Routing))
 def test_same_bits_as_plain_python(routing, service):
-    parameters = SingleTypeParameters(7, poisson_law(0.9 * 7 * service.mean), service, routing, d=3)
+    parameters = SingleTypeParameters(7, poisson(0.9 * 7 * service.mean), service, routing, d=3)
     plain, compiled = Reference(parameters, stream(1)), SingleType(parameters, stream(1))
     totals = np.zeros(len(COLUMNS))
     for slots in (1, 99, 400):
@@ -62,7 +62,7 @@ def test_same_bits_as_plain_python(routing, service):
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(get_args(Routing)), st.integers(0, 2**32), st.integers(2, 6), st.floats(0.1, 1.2))
 def test_conservation_and_the_pooled_lower_bound_in_every_slot(routing, seed, servers, load):
-    parameters = SingleTypeParameters(servers, binomial_law(4 * servers, load * servers), deterministic(1), routing)
+    parameters = SingleTypeParameters(servers, binomial(4 * servers, load * servers), deterministic(1), routing)
     system = SingleType(parameters, stream(seed))
     for _ in range(60):
         before = system.q.sum()
@@ -75,14 +75,14 @@ def test_conservation_and_the_pooled_lower_bound_in_every_slot(routing, seed, se
 @pytest.mark.parametrize("routing", ["jsq", "power_of_two", "power_of_two_with_replacement"])
 def test_exact_numbers(routing):
     expected = {"jsq": 2.75648, "power_of_two": 3.56184, "power_of_two_with_replacement": 4.64845}
-    parameters = SingleTypeParameters(3, binomial_law(6, 2.4), deterministic(1), routing)
+    parameters = SingleTypeParameters(3, binomial(6, 2.4), deterministic(1), routing)
     mean, error = mean_and_error(
         metric(parameters, simulate(parameters, stream(2), 1_000, 2_000_000, batches=50), "total_backlog")
     )
     assert abs(mean - expected[routing]) < 5 * error + 5e-6
 
 
-@pytest.mark.parametrize("arrivals", [binomial_law(4, 0.8), batch_bernoulli(3, 0.9), poisson_law(0.7)])
+@pytest.mark.parametrize("arrivals", [binomial(4, 0.8), batch_bernoulli(3, 0.9), poisson(0.7)])
 def test_lindley_closed_form(arrivals):
     """One server of one unit per slot; the pooled queue is the same queue."""
     parameters = SingleTypeParameters(1, arrivals, deterministic(1), "random")
@@ -118,7 +118,7 @@ def test_pooled_queue_with_random_services_by_its_chain():
 def test_unused_service_and_routing_order():
     """E unused = eps; random routing pays M times the leading term, JSQ does not."""
     servers = 5
-    arrivals = binomial_law(4 * servers, 0.95 * servers)
+    arrivals = binomial(4 * servers, 0.95 * servers)
     found = {}
     for routing in ("jsq", "power_of_two", "random"):
         parameters = SingleTypeParameters(servers, arrivals, deterministic(1), routing)

@@ -12,11 +12,11 @@ import pytest
 from elastiqueue.models.cluster.parameters import ClusterParameters, columns
 from elastiqueue.models.cluster.simulator import Cluster
 from elastiqueue.sampling.discrete import (
-    FiniteLaw,
+    FiniteDistribution,
     batch_bernoulli,
-    binomial_law,
+    binomial,
     deterministic,
-    poisson_law,
+    poisson,
     uniform_mixture,
 )
 from elastiqueue.theory.capacity import Facet, ServerClass, capacity_region
@@ -37,11 +37,11 @@ def stream(seed):
 @pytest.mark.parametrize(
     ("law", "mean", "variance"),
     [
-        (binomial_law(20, 4.0), 4.0, 3.2),
-        (binomial_law(5, 5.0), 5.0, 0.0),
-        (binomial_law(100_000, 25_000.0), 25_000.0, 18_750.0),
-        (poisson_law(0.3), 0.3, 0.3),
-        (poisson_law(900.0), 900.0, 900.0),
+        (binomial(20, 4.0), 4.0, 3.2),
+        (binomial(5, 5.0), 5.0, 0.0),
+        (binomial(100_000, 25_000.0), 25_000.0, 18_750.0),
+        (poisson(0.3), 0.3, 0.3),
+        (poisson(900.0), 900.0, 900.0),
         (batch_bernoulli(2, 0.8), 0.8, 0.96),
         (uniform_mixture([(1, 50, 0.7), (251, 300, 0.15), (451, 500, 0.15)]), 130.5, None),
     ],
@@ -56,7 +56,7 @@ def test_moments_of_the_laws(law, mean, variance):
 
 
 def test_variance_of_the_slot_work_by_enumeration():
-    jobs, sizes = FiniteLaw((0, 1, 3), (0.5, 0.3, 0.2)), FiniteLaw((1, 4), (0.6, 0.4))
+    jobs, sizes = FiniteDistribution((0, 1, 3), (0.5, 0.3, 0.2)), FiniteDistribution((1, 4), (0.6, 0.4))
     law: dict[int, float] = {}
     for n, p in zip(jobs.values, jobs.probabilities, strict=True):
         for chosen in itertools.product(range(2), repeat=n):
@@ -69,7 +69,7 @@ def test_variance_of_the_slot_work_by_enumeration():
 
 def test_one_server_one_type_meets_the_closed_form():
     """M = 1, c = b = 1: the lower bound is the exact mean of the unit server, sigma^2/(2 eps) + eps/2 - 1/2."""
-    law = binomial_law(2, 0.8)
+    law = binomial(2, 0.8)
     bounds = facet_bounds((1.0,), 1.0, 1, 0.2, (law.variance,))
     assert bounds.lower == pytest.approx(unit_server_mean(law.mean, law.variance), rel=1e-13)
     assert bounds.lower == pytest.approx(law.variance / 0.4 + 0.1 - 0.5, rel=1e-13)
@@ -115,7 +115,7 @@ def test_the_theorem_on_four_servers(routing):
     scaled, perpendicular, parallel, limits = [], [], [], []
     for eps in (0.2, 0.05):
         rates = approach(point, facet, Fraction(eps))
-        laws = tuple(binomial_law(8, float(x)) for x in rates)
+        laws = tuple(binomial(8, float(x)) for x in rates)
         sizes = (deterministic(1),) * 2
         parameters = ClusterParameters(
             (4,), (((1, 0), (0, 1)),), arrivals=laws, sizes=sizes, routing=routing, direction=facet.c

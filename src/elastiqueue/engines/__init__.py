@@ -1,1 +1,1 @@
-"""The engines: they read models and give sample paths, exact stationary laws and fluid limits."""
+"""The engines: they read models and give sample paths, exact stationary distributions and fluid limits."""

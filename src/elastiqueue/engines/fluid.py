@@ -129,12 +129,12 @@ def stability_rows(scenario: ServiceScenario) -> list[dict[str, Any]]:
     times = grid_of(scenario)
     if not scenario.arrival.constant or times.size == 0 or scenario.buffer is None:
         raise ConfigError("engine = fluid_stability: needs a constant arrival_rate, a buffer and record_every")
-    lam, law, buffer = scenario.arrival.at(0.0), scenario.phase_type, scenario.buffer
-    point = fluid.fixed_point(lam, mu, law)
+    lam, service, buffer = scenario.arrival.at(0.0), scenario.phase_type, scenario.buffer
+    point = fluid.fixed_point(lam, mu, service)
     rows: list[dict[str, Any]] = []
     found = []
-    for k, start in enumerate(fluid.stability_starts(scenario.replications, buffer, law)):
-        gap = fluid.distance(fluid.trajectory(lam, mu, nu, buffer, law, start, times), point)
+    for k, start in enumerate(fluid.stability_starts(scenario.replications, buffer, service)):
+        gap = fluid.distance(fluid.trajectory(lam, mu, nu, buffer, service, start, times), point)
         outside = np.flatnonzero(gap > RADIUS)
         arrived = 0 if outside.size == 0 else int(outside[-1]) + 1
         time = float(times[arrived]) if arrived < times.size else math.inf

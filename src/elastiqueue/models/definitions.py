@@ -42,7 +42,7 @@ from elastiqueue.models.base import Batch, Replication, batch
 from elastiqueue.models.events import Queue, outcomes
 from elastiqueue.models.events import System as Events
 from elastiqueue.models.quantities import metrics_of, queue_columns_of
-from elastiqueue.sampling.phases import kernel_law
+from elastiqueue.sampling.phases import kernel_service
 from elastiqueue.sampling.streams import digest
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 from elastiqueue.scenarios.registry import load, row_of
@@ -143,7 +143,7 @@ class Generic:
             return None
         place, column = self.model.definition.QUEUE, len(self.model.counts(scenario)) - len(names)
         bins = np.array(ends_of_bins(tuple(scenario.asked_of_waits.times)))
-        return Queue(place, np.zeros(0), np.zeros(2, np.int64), bins, column, *kernel_law(scenario.phase_type))
+        return Queue(place, np.zeros(0), np.zeros(2, np.int64), bins, column, *kernel_service(scenario.phase_type))
 
     def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
         rows = np.empty((ends.size, len(self.path)))

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.sampling.discrete import FiniteLaw, below, draw, tables
+from elastiqueue.sampling.discrete import FiniteDistribution, below, draw, tables
 from elastiqueue.statistics.estimates import Ratio
 
 _JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
@@ -37,11 +37,11 @@ COLUMNS = ("slots", "total", "parallel_sq", "perpendicular_sq", "pooled", "arriv
 
 @dataclass(frozen=True)
 class SingleTypeParameters:
-    """`servers` identical servers; laws of the work that arrives in a slot and of the service of one server."""
+    """`servers` identical servers; distributions of the work that arrives in a slot and of one server's service."""
 
     servers: int
-    arrivals: FiniteLaw
-    service: FiniteLaw
+    arrivals: FiniteDistribution
+    service: FiniteDistribution
     routing: str = "jsq"
     d: int = 2
 

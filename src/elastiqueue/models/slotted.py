@@ -18,7 +18,7 @@ from elastiqueue.models.base import Replication
 from elastiqueue.models.cluster import parameters as cluster
 from elastiqueue.models.cluster.kernels import WEIGHTED
 from elastiqueue.models.cluster.simulator import Cluster
-from elastiqueue.sampling.discrete import FiniteLaw, batch_bernoulli, binomial_law, poisson_law, uniform_mixture
+from elastiqueue.sampling.discrete import FiniteDistribution, batch_bernoulli, binomial, poisson, uniform_mixture
 from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError
 from elastiqueue.scenarios.cluster import ClusterScenario, FiniteSizes, SingleTypeScenario, UniformSizes
 from elastiqueue.statistics.estimates import Ratio
@@ -54,17 +54,17 @@ def _inside(key: str) -> Iterator[None]:
 
 
 @_inside("arrivals")
-def _law(name: str, mean: float, batch: int, trials: int) -> FiniteLaw:
+def _jobs(name: str, mean: float, batch: int, trials: int) -> FiniteDistribution:
     if name == "batch_bernoulli":
         return batch_bernoulli(batch, mean)
-    return binomial_law(trials, mean) if name == "binomial" else poisson_law(mean)
+    return binomial(trials, mean) if name == "binomial" else poisson(mean)
 
 
-def _sizes(spec: FiniteSizes | UniformSizes, key: str) -> FiniteLaw:
+def _sizes(spec: FiniteSizes | UniformSizes, key: str) -> FiniteDistribution:
     with _inside(key):
         if isinstance(spec, UniformSizes):
             return uniform_mixture(spec.uniform)
-        return FiniteLaw(tuple(spec.values), tuple(spec.probabilities))
+        return FiniteDistribution(tuple(spec.values), tuple(spec.probabilities))
 
 
 def _mean_size(spec: FiniteSizes | UniformSizes) -> Fraction:
@@ -122,8 +122,8 @@ class Intensity:
 
     rates: tuple[Fraction, ...]
     variances: tuple[float, ...]
-    jobs: tuple[FiniteLaw, ...]
-    sizes: tuple[FiniteLaw, ...]
+    jobs: tuple[FiniteDistribution, ...]
+    sizes: tuple[FiniteDistribution, ...]
 
 
 def facet_point(scenario: ClusterScenario) -> tuple[Fraction, ...]:
@@ -174,7 +174,7 @@ def intensity(scenario: ClusterScenario) -> Intensity:
     batches = _per_type(arrivals.batch, types, "arrivals.batch")
     trials = _per_type(arrivals.trials, types, "arrivals.trials")
     jobs = tuple(
-        _law(arrivals.law, float(rate / size), batch, number)
+        _jobs(arrivals.law, float(rate / size), batch, number)
         for rate, size, batch, number in zip(rates, mean_sizes, batches, trials, strict=True)
     )
     return Intensity(rates, tuple(work_variance(a, s) for a, s in zip(jobs, sizes, strict=True)), jobs, sizes)
@@ -226,9 +226,9 @@ def _single_rate(scenario: SingleTypeScenario) -> tuple[Fraction, Fraction]:
     return rate, capacity
 
 
-def _single_arrivals(scenario: SingleTypeScenario) -> FiniteLaw:
+def _single_arrivals(scenario: SingleTypeScenario) -> FiniteDistribution:
     arrivals, (rate, _) = scenario.arrivals, _single_rate(scenario)
-    return _law(arrivals.law, float(rate), arrivals.batch, arrivals.trials or 2 * scenario.servers)
+    return _jobs(arrivals.law, float(rate), arrivals.batch, arrivals.trials or 2 * scenario.servers)
 
 
 def bounds(scenario: SlottedScenario) -> Bounds:
@@ -296,7 +296,7 @@ def lengths(scenario: SlottedScenario) -> tuple[int, int]:
     if slots == "auto":
         slots = max(1000, math.ceil(scenario.relaxations * relaxation(scenario) / scenario.replications))
     if isinstance(scenario, ClusterScenario):
-        events = scenario.count + sum(law.mean for law in intensity(scenario).jobs)
+        events = scenario.count + sum(jobs.mean for jobs in intensity(scenario).jobs)
     else:
         events = scenario.servers + _single_arrivals(scenario).mean
     total = int(warm_up) + int(slots)

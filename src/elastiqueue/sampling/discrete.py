@@ -1,10 +1,10 @@
-"""Finite laws on the non-negative integers: moments, and draws inside compiled kernels.
+"""Finite distributions on the non-negative integers: moments, and draws inside compiled kernels.
 
-A law is a list of values with probabilities. A draw inverts the distribution function: a uniform number u on the grid
-of 2^-53 gives the first value whose cumulative probability exceeds u, found from a guide table of 256 starting points
-(Chen and Asau, AIIE Transactions 6(2), 1974). A law with one value draws nothing.
+A distribution is a list of values with probabilities. A draw inverts its distribution function: a uniform number u on
+the grid of 2^-53 gives the first value whose cumulative probability exceeds u, found from a guide table of 256 starting
+points (Chen and Asau, AIIE Transactions 6(2), 1974). A distribution with one value draws nothing.
 
-Infinite laws are cut where the remaining tail is below 2^-60: less than the grid of the uniform number can resolve.
+Infinite ones are cut where the remaining tail is below 2^-60: less than the grid of the uniform number can resolve.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from elastiqueue.sampling.rng import next_word
 
-GUIDE = 256  # starting points per law
+GUIDE = 256  # starting points per distribution
 _TAIL = 2.0**-60
 _ROUNDING = 1e-9  # slack for probabilities written in decimals, which must sum to one
 _11, _32, _56 = np.uint64(11), np.uint64(32), np.uint64(56)
@@ -28,8 +28,8 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @dataclass(frozen=True)
-class FiniteLaw:
-    """A law on finitely many non-negative integers.
+class FiniteDistribution:
+    """A distribution on finitely many non-negative integers.
 
     Values must be distinct and are kept in increasing order; probabilities must sum to 1 (within 1e-9, then scaled).
     """
@@ -61,12 +61,12 @@ class FiniteLaw:
         return math.fsum((v - mean) ** 2 * p for v, p in zip(self.values, self.probabilities, strict=True))
 
 
-def deterministic(value: int) -> FiniteLaw:
-    """The law of a constant."""
-    return FiniteLaw((value,), (1.0,))
+def deterministic(value: int) -> FiniteDistribution:
+    """The distribution of a constant."""
+    return FiniteDistribution((value,), (1.0,))
 
 
-def uniform_mixture(parts: Sequence[tuple[int, int, float]]) -> FiniteLaw:
+def uniform_mixture(parts: Sequence[tuple[int, int, float]]) -> FiniteDistribution:
     """Uniform on first..last with the given weight, for each (first, last, weight); weights must sum to 1."""
     weights: dict[int, float] = {}
     for first, last, weight in parts:
@@ -74,23 +74,23 @@ def uniform_mixture(parts: Sequence[tuple[int, int, float]]) -> FiniteLaw:
             raise ValueError(f"uniform = [{first}, {last}, {weight}]: must be 0 <= first <= last")
         for value in range(int(first), int(last) + 1):
             weights[value] = weights.get(value, 0.0) + weight / (last - first + 1)
-    return FiniteLaw(tuple(weights), tuple(weights.values()))
+    return FiniteDistribution(tuple(weights), tuple(weights.values()))
 
 
-def batch_bernoulli(batch: int, mean: float) -> FiniteLaw:
+def batch_bernoulli(batch: int, mean: float) -> FiniteDistribution:
     """`batch` at once with probability mean/batch, else none."""
     if not 0.0 <= mean <= batch:
         raise ValueError(f"mean = {mean}: must be between 0 and batch = {batch}")
-    return FiniteLaw((0, int(batch)), (1.0 - mean / batch, mean / batch))
+    return FiniteDistribution((0, int(batch)), (1.0 - mean / batch, mean / batch))
 
 
-def _from_weights(first: int, weights: Sequence[float]) -> FiniteLaw:
+def _from_weights(first: int, weights: Sequence[float]) -> FiniteDistribution:
     total = math.fsum(weights)
-    return FiniteLaw(tuple(range(first, first + len(weights))), tuple(w / total for w in weights))
+    return FiniteDistribution(tuple(range(first, first + len(weights))), tuple(w / total for w in weights))
 
 
-def _unimodal(mode: int, last: int | None, up, down) -> FiniteLaw:
-    """The law whose probabilities obey p(k+1) = up(k) p(k), p(k-1) = down(k) p(k), cut at relative weight 2^-60 / 8."""
+def _unimodal(mode: int, last: int | None, up, down) -> FiniteDistribution:
+    """Probabilities p(k+1) = up(k) p(k), p(k-1) = down(k) p(k), cut at relative weight 2^-60 / 8."""
     right, left = [1.0], []
     k = mode
     while (last is None or k < last) and right[-1] > _TAIL / 8:
@@ -104,7 +104,7 @@ def _unimodal(mode: int, last: int | None, up, down) -> FiniteLaw:
     return _from_weights(k, [*reversed(left), *right])
 
 
-def binomial_law(trials: int, mean: float) -> FiniteLaw:
+def binomial(trials: int, mean: float) -> FiniteDistribution:
     """Binomial(trials, mean/trials)."""
     if not 0.0 <= mean <= trials:
         raise ValueError(f"mean = {mean}: must be between 0 and trials = {trials}")
@@ -120,7 +120,7 @@ def binomial_law(trials: int, mean: float) -> FiniteLaw:
     )
 
 
-def poisson_law(mean: float) -> FiniteLaw:
+def poisson(mean: float) -> FiniteDistribution:
     """Poisson(mean), cut where the tail is below 2^-60."""
     if mean == 0.0:
         return deterministic(0)
@@ -128,7 +128,7 @@ def poisson_law(mean: float) -> FiniteLaw:
 
 
 class Tables(NamedTuple):
-    """Several laws side by side, for `draw`: law k has the entries start[k]..start[k+1] of cdf and values."""
+    """Distributions side by side, for `draw`: number k has the entries start[k]..start[k+1] of cdf and values."""
 
     cdf: NDArray[np.uint64]  # in units of 2^-53, rounded up: u < cdf is exact
     values: NDArray[np.int64]
@@ -136,22 +136,22 @@ class Tables(NamedTuple):
     start: NDArray[np.int64]
 
 
-def tables(laws: Sequence[FiniteLaw]) -> Tables:
-    """The sampling tables of the laws."""
+def tables(distributions: Sequence[FiniteDistribution]) -> Tables:
+    """The sampling tables of the distributions."""
     cdf, guide = [], []
-    start = np.cumsum([0] + [len(law.values) for law in laws])
-    for law, first in zip(laws, start, strict=False):
-        own = np.cumsum(law.probabilities)
+    start = np.cumsum([0] + [len(each.values) for each in distributions])
+    for each, first in zip(distributions, start, strict=False):
+        own = np.cumsum(each.probabilities)
         own[-1] = 1.0
         guide.append(first + np.searchsorted(own, np.arange(GUIDE) / GUIDE, side="right"))
         cdf.append(np.ceil(own * 2.0**53).astype(np.uint64))  # times a power of 2: exact
-    values = np.array([value for law in laws for value in law.values], np.int64)
+    values = np.array([value for each in distributions for value in each.values], np.int64)
     return Tables(np.concatenate(cdf), values, np.concatenate(guide), start)
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def invert(cdf, values, guide, start, k, word):
-    """The number of law k of the tables for a random word, whose first 53 bits are u.
+    """The number of distribution k of the tables for a random word, whose first 53 bits are u.
 
     The tables come as four arrays, since a tuple of them would be counted (reference counts) at every call.
     """
@@ -166,7 +166,7 @@ def invert(cdf, values, guide, start, k, word):
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def draw(cdf, values, guide, start, k, words):
-    """A number from law k of the tables; no random word is used where the law has one value."""
+    """A number from distribution k of the tables; no random word is used where it has one value."""
     i = start[k]
     if start[k + 1] - i > 1:
         return invert(cdf, values, guide, start, k, next_word(words))

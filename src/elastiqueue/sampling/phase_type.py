@@ -1,15 +1,14 @@
-"""Phase-type service-time laws: validation, moments, named laws of mean one.
+"""Phase-type service times: validation, moments, named distributions of mean one.
 
 A service passes through phases 1..K of exponential lengths with rates gamma_j. It starts in phase j with probability
 r_j, moves from phase k to phase j with probability r_kj and ends after phase k with probability r_k0 = 1 - sum_j r_kj.
 With R = (r_kj), r = (r_j) and T = diag(gamma) (I - R):
 
-    v = r (I - R)^(-1)             expected visits to each phase in one service (v_j = eta_j / eta_0 below)
+    v = r (I - R)^(-1)             expected visits to each phase in one service
     m = T^(-1) 1                   mean residual service, given the phase in progress
     mean = sum_j v_j / gamma_j = r m        second moment = 2 r T^(-1) m        scv = second moment / mean^2 - 1
 
-eta is the stationary law of the discrete chain on {0..K} that restarts from state 0 by r: eta = eta P with P_0j = r_j,
-P_kj = r_kj, P_k0 = r_k0 (Mukherjee, Dhara, Borst, van Leeuwaarden 2017, section 4).
+v_j is eta_j / eta_0 of Mukherjee, Dhara, Borst, van Leeuwaarden (2017), section 4.
 
 Everything is computed by elimination in plain floats, so that the numbers do not depend on a linear-algebra library.
 """
@@ -46,7 +45,7 @@ def _solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[fl
 
 @dataclass(frozen=True)
 class PhaseType:
-    """A phase-type law; phases are numbered 0..K-1 in the arrays.
+    """A phase-type distribution; phases are numbered 0..K-1 in the arrays.
 
     Parameters
     ----------
@@ -54,8 +53,8 @@ class PhaseType:
     rates : K positive rates gamma_j, per unit of time
     routing : K x K, r_kj >= 0 with row sums <= 1; the rest of a row is the probability that the service ends
 
-    A self-loop r_jj < 1 is removed on construction without changing the law (gamma_j <- gamma_j (1 - r_jj), the other
-    entries of the row divided by 1 - r_jj), so ``routing`` always has a zero diagonal.
+    A self-loop r_jj < 1 is removed on construction without changing the distribution (gamma_j <- gamma_j (1 - r_jj),
+    the other entries of the row divided by 1 - r_jj), so ``routing`` always has a zero diagonal.
 
     Raises
     ------
@@ -104,7 +103,7 @@ class PhaseType:
         object.__setattr__(self, "rates", rates)
         object.__setattr__(self, "routing", routing)
 
-    # ---- the law -----------------------------------------------------------------------------------------------
+    # ---- moments -----------------------------------------------------------------------------------------------
 
     @property
     def phases(self) -> int:
@@ -153,20 +152,20 @@ class PhaseType:
         return second / self.mean() ** 2 - 1
 
     def scaled_to_mean_one(self) -> PhaseType:
-        """The same law on another time scale, with mean 1."""
+        """The same distribution on another time scale, with mean 1."""
         mean = self.mean()
         return PhaseType(self.initial, tuple(rate * mean for rate in self.rates), self.routing)
 
-    # ---- laws by name, all of mean 1 ---------------------------------------------------------------------------
+    # ---- by name, all of mean 1 --------------------------------------------------------------------------------
 
     @classmethod
     def exponential(cls) -> PhaseType:
-        """The exponential law."""
+        """The exponential distribution."""
         return cls((1.0,), (1.0,), ((0.0,),))
 
     @classmethod
     def erlang(cls, k: int) -> PhaseType:
-        """Erlang law: k phases in series, each of rate k; scv = 1/k."""
+        """Erlang distribution: k phases in series, each of rate k; scv = 1/k."""
         routing = tuple(tuple(1.0 if j == i + 1 else 0.0 for j in range(k)) for i in range(k))
         return cls((1.0,) + (0.0,) * (k - 1), (float(k),) * k, routing)
 
@@ -181,10 +180,10 @@ class PhaseType:
 
     @classmethod
     def coxian(cls, scv: float) -> PhaseType:
-        """Two-phase Coxian law by Marie's fit, for scv >= 1/2.
+        """Two-phase Coxian distribution by Marie's fit, for scv >= 1/2.
 
         gamma_1 = 2, gamma_2 = 1/scv, and phase 2 follows phase 1 with probability 1 / (2 scv) (R. Marie, "Calculating
-        equilibrium probabilities for lambda(n)/C_k/1/N queues", 1980). At scv = 1/2 it is the Erlang law of two phases.
+        equilibrium probabilities for lambda(n)/C_k/1/N queues", 1980). At scv = 1/2 it is Erlang-2.
         """
         return cls((1.0, 0.0), (2.0, 1 / scv), ((0.0, 1 / (2 * scv)), (0.0, 0.0)))
 
@@ -219,16 +218,16 @@ class Named:
 
 NAMED = {
     "erlang": Named(
-        PhaseType.erlang, "Service times of the Erlang law: k exponential phases in series, mean 1.", int, 1, 64,
-        "Number of phases; the squared variation is 1/k.", "k",
+        PhaseType.erlang, "Service times of an Erlang distribution: k exponential phases in series, mean 1.",
+        int, 1, 64, "Number of phases; the squared variation is 1/k.", "k",
     ),
     "hyperexponential": Named(
         PhaseType.hyperexponential,
-        "Service times of the two-phase hyperexponential law with balanced means, mean 1.", float, 1, 1e4,
+        "Service times of the two-phase hyperexponential distribution with balanced means, mean 1.", float, 1, 1e4,
         "Squared coefficient of variation, >= 1.",
     ),
     "coxian": Named(
-        PhaseType.coxian, "Service times of a two-phase Coxian law, mean 1.", float, 0.5, 1e4,
+        PhaseType.coxian, "Service times of a two-phase Coxian distribution, mean 1.", float, 0.5, 1e4,
         "Squared coefficient of variation, >= 0.5.",
     ),
 }  # fmt: skip
@@ -240,9 +239,9 @@ def alternatives() -> str:
     return f"exponential, {named} or {{phase_type: {{initial, rates, routing}}}}"
 
 
-def phase_counts(busy: int, law: PhaseType) -> list[int]:
+def phase_counts(busy: int, service: PhaseType) -> list[int]:
     """`busy` servers in the phase mix of long-run service, v_j / gamma_j / mean, rounded by largest remainder."""
-    mix = [v / rate for v, rate in zip(law.visits(), law.rates, strict=True)]
+    mix = [v / rate for v, rate in zip(service.visits(), service.rates, strict=True)]
     ideal = [busy * part / math.fsum(mix) for part in mix]
     counts = [math.floor(value) for value in ideal]
     by_remainder = sorted(range(len(mix)), key=lambda j: (counts[j] - ideal[j], j))

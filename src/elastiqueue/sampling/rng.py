@@ -1,4 +1,4 @@
-"""Random numbers inside compiled kernels: xoshiro256++ and the few laws that the kernels need.
+"""Random numbers inside compiled kernels: xoshiro256++ and the few distributions that the kernels need.
 
 The state is an array of four uint64 words. Hot loops carry the words as four local variables instead
 (`step` takes and returns them), because a store and a load per draw would sit on the critical path of the generator;

@@ -2,8 +2,8 @@
 
     stream = xoshiro256++ seeded by SeedSequence(seed, spawn_key=(scenario digest, purpose, replication index))
 
-The digest covers what determines the law of the sample path and nothing else, so that adding replications, another
-power model or another order of the jobs leaves every bit as it was.
+The digest covers what determines the distribution of the sample path and nothing else, so that adding replications,
+another power model or another order of the jobs leaves every bit as it was.
 """
 
 from __future__ import annotations

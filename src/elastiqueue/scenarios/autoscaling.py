@@ -74,8 +74,8 @@ class Steps(Strict):
         return ArrivalRate(tuple(time for time, _ in self.steps), tuple(rate for _, rate in self.steps))
 
 
-class PhaseTypeLaw(Strict):
-    """A phase-type law by its matrices."""
+class PhaseTypeMatrices(Strict):
+    """A phase-type distribution by its matrices."""
 
     initial: list[Rate] = Field(
         min_length=1, max_length=64, description="Probability of each phase at the start; sums to 1."
@@ -91,9 +91,9 @@ class PhaseTypeLaw(Strict):
 
 
 class PhaseTypeService(Strict):
-    """Service times of a phase-type law."""
+    """Service times of a phase-type distribution."""
 
-    phase_type: PhaseTypeLaw
+    phase_type: PhaseTypeMatrices
 
 
 def _arrival_kind(value: Any) -> str | None:
@@ -141,7 +141,7 @@ ServiceSpec = Annotated[  # type: ignore[valid-type]
             *(Annotated[kind, Tag(f"<{name}>")] for name, kind in NAMED_SERVICES.items()),
         )
     ],
-    Discriminator(_service_kind, custom_error_type="law", custom_error_message=f"must be {alternatives()}"),
+    Discriminator(_service_kind, custom_error_type="distribution", custom_error_message=f"must be {alternatives()}"),
 ]
 
 
@@ -204,7 +204,7 @@ class ServiceScenario(WithUnits):
     )
     service: ServiceSpec = Field(  # type: ignore[valid-type]
         "exponential",
-        description=f"Law of the service times, scaled to mean 1: {alternatives()}.",
+        description=f"Distribution of the service times, scaled to mean 1: {alternatives()}.",
     )
     start: Literal["fixed_point", "all_idle_on", "all_off"] = Field(
         "fixed_point", description="State at time 0; fixed_point is that of the fluid limit, rounded to servers."
@@ -319,7 +319,7 @@ class ServiceScenario(WithUnits):
 
     @property
     def phase_type(self) -> PhaseType:
-        """The law of the service times as a `PhaseType` of mean 1."""
+        """The service times as a `PhaseType` of mean 1."""
         spec = self.service if isinstance(self.service, str) else self.service.model_dump()
         try:
             return PhaseType.from_config(spec)
@@ -350,10 +350,10 @@ class ServiceScenario(WithUnits):
             time += 1 / self.setup_rate
         return time
 
-    def law(self) -> dict[str, Any]:
-        """What determines the law of the sample path, in canonical form (keys without effect are left out)."""
+    def stream_keys(self) -> dict[str, Any]:
+        """What determines the distribution of the sample path, in canonical form (keys without effect are left out)."""
         arrival = self.arrival
-        law: dict[str, Any] = {
+        keys: dict[str, Any] = {
             "model": self.name,
             "servers": self.servers,
             "arrival": [arrival.times, arrival.rates],
@@ -362,23 +362,23 @@ class ServiceScenario(WithUnits):
             "warm_up": self.warm_up,
         }
         if self.horizon == "auto":
-            law["measured"] = self.measured
+            keys["measured"] = self.measured
         if arrival.amplitude:
-            law["sinusoid"] = [arrival.amplitude, arrival.period]
+            keys["sinusoid"] = [arrival.amplitude, arrival.period]
         takes = self.row.takes
         if "standby_rate" in takes:
-            law["standby_rate"] = self.standby_rate
+            keys["standby_rate"] = self.standby_rate
         if "setup_rate" in takes:
-            law["setup_rate"] = self.setup_rate
-            law["aborts"] = self.aborts
-            law["staggered"] = self.staggered
+            keys["setup_rate"] = self.setup_rate
+            keys["aborts"] = self.aborts
+            keys["staggered"] = self.staggered
         if "buffer" in takes:
-            law["buffer"] = self.buffer
-        law |= self.own_keys()
+            keys["buffer"] = self.buffer
+        keys |= self.own_keys()
         if not self.phase_type.is_exponential:
             service = self.phase_type
-            law["service"] = [list(service.initial), list(service.rates), [list(row) for row in service.routing]]
-        return law
+            keys["service"] = [list(service.initial), list(service.rates), [list(row) for row in service.routing]]
+        return keys
 
     @property
     def name(self) -> str:
@@ -390,21 +390,21 @@ class ServiceScenario(WithUnits):
         return {key: getattr(self, key) for key in type(self).model_fields if key not in ServiceScenario.model_fields}
 
     def digest(self) -> str:
-        """Digest of `law`, the spawn key of the scenario's random streams."""
-        return digest(self.law())
+        """Digest of `stream_keys`, the spawn key of the scenario's random streams."""
+        return digest(self.stream_keys())
 
     def describe(self) -> dict[str, Any]:
         """The scenario in scalar columns of a tidy table; empty where a key has no effect."""
-        arrival, law = self.arrival, self.law()
+        arrival, keys = self.arrival, self.stream_keys()
         return {
             "model": self.name,
             "servers": self.servers,
             "arrival_rate": arrival.mean(),
             "amplitude": arrival.amplitude,
-            "standby_rate": law.get("standby_rate"),
-            "setup_rate": law.get("setup_rate"),
-            "abort_setups": law.get("aborts"),
-            "buffer": law.get("buffer"),
+            "standby_rate": keys.get("standby_rate"),
+            "setup_rate": keys.get("setup_rate"),
+            "abort_setups": keys.get("aborts"),
+            "buffer": keys.get("buffer"),
             "service": self.service if isinstance(self.service, str) else str(self.service),
             "start": self.start,
             **self.own_keys(),

@@ -19,7 +19,7 @@ Routing = Literal["jsq", "power_of_two", "power_of_two_with_replacement", "power
 
 
 class Arrivals(Strict):
-    """Jobs that arrive in a slot: their law, and one of mean, load or epsilon."""
+    """Jobs that arrive in a slot: their distribution, and one of mean, load or epsilon."""
 
     law: Literal["batch_bernoulli", "binomial", "poisson"] = Field(
         description="batch_bernoulli: `batch` jobs at once or none; binomial with `trials`; poisson."
@@ -34,7 +34,9 @@ class Arrivals(Strict):
         None, description="Point of the facet that epsilon starts from; null: the centroid of the facet's vertices."
     )
     batch: Count | list[Count] = Field(1, description="Jobs in a batch, one number or one per type.")
-    trials: Count | list[Count] = Field(100, description="Trials of the binomial law, one number or one per type.")
+    trials: Count | list[Count] = Field(
+        100, description="Trials of the binomial distribution, one number or one per type."
+    )
 
     @model_validator(mode="after")
     def _one_intensity(self) -> Arrivals:
@@ -49,14 +51,14 @@ class Arrivals(Strict):
 
 
 class FiniteSizes(Strict):
-    """A finite law by its values and probabilities."""
+    """A finite distribution by its values and probabilities."""
 
     values: list[Size] = Field(min_length=1, description="Integers; job sizes are >= 1.")
     probabilities: list[Rate] = Field(min_length=1, description="One per value; they sum to 1.")
 
 
 class UniformSizes(Strict):
-    """A mixture of uniform laws."""
+    """A mixture of uniform distributions."""
 
     uniform: list[tuple[Size, Size, Rate]] = Field(
         min_length=1, description="[[first, last, weight], ...]: uniform on first..last; the weights sum to 1."
@@ -73,7 +75,7 @@ def _size_kind(value: Any) -> str | None:
 
 _BY_KIND = Discriminator(
     _size_kind,
-    custom_error_type="law",
+    custom_error_type="distribution",
     custom_error_message="must be {values, probabilities}, {uniform: [[first, last, weight], ...]} or a list with one "
     "of them per type",
 )
@@ -127,13 +129,13 @@ class Slotted(Strict):
         return None
 
     def digest(self) -> str:
-        """Digest of `law`, the spawn key of the scenario's random streams."""
-        return digest(self.law())
+        """Digest of `stream_keys`, the spawn key of the scenario's random streams."""
+        return digest(self.stream_keys())
 
-    def law(self) -> dict[str, Any]:
-        """What determines the law of the sample path: all but the number of replications and the seed.
+    def stream_keys(self) -> dict[str, Any]:
+        """What determines the distribution of the sample path: all but the number of replications and the seed.
 
-        Where lengths are automatic they depend on the number of replications, which then belongs to the law.
+        Where lengths are automatic they depend on the number of replications, which then belongs to them.
         """
         values = self.model_dump(mode="json")
         del values["seed"]
@@ -161,11 +163,11 @@ class ClusterScenario(Slotted):
     level: Literal["job", "workload"] = Field(
         "job", description="job: a job gets at most one unit per slot; workload: any unit of work can be served."
     )
-    arrivals: Arrivals = Field(description="Law and intensity of the arrivals.")
+    arrivals: Arrivals = Field(description="Distribution and intensity of the arrivals.")
     job_sizes: SizesPerType = Field(
         default_factory=lambda: FiniteSizes(values=[1], probabilities=[1.0]),
         description="Job sizes in slots: {values, probabilities}, {uniform: [[first, last, weight], ...]}, or a list "
-        "with one law per type.",
+        "with one per type.",
     )
     facet: Annotated[int, Field(ge=0)] | None = Field(
         None,
@@ -185,8 +187,8 @@ class ClusterScenario(Slotted):
                 raise ConfigError("job_types: is missing; resources need the needs of each type")
             if kind.configurations is not None and (not kind.configurations or not kind.configurations[0]):
                 raise ConfigError("configurations = []: must have at least one, with one number per type")
-        for law in self.job_sizes if isinstance(self.job_sizes, list) else [self.job_sizes]:
-            smallest = min(law.values if isinstance(law, FiniteSizes) else [first for first, _, _ in law.uniform])
+        for size in self.job_sizes if isinstance(self.job_sizes, list) else [self.job_sizes]:
+            smallest = min(size.values if isinstance(size, FiniteSizes) else [first for first, _, _ in size.uniform])
             if smallest < 1:
                 raise ConfigError(f"job_sizes = {smallest}: must be >= 1 slot")
         if self.arrivals.epsilon is not None and self.facet is None:
@@ -224,14 +226,14 @@ class ClusterScenario(Slotted):
 
 
 class SingleTypeArrivals(Strict):
-    """Work that arrives in a slot: its law, and one of mean, load or epsilon."""
+    """Work that arrives in a slot: its distribution, and one of mean, load or epsilon."""
 
     law: Literal["batch_bernoulli", "binomial", "poisson"] = Field(description="As for a cluster.")
     mean: Rate | None = Field(None, description="Work per slot.")
     load: Rate | None = Field(None, description="Work per slot over the mean service of all servers.")
     epsilon: Positive | None = Field(None, description="Mean service of all servers less the work per slot.")
     batch: Count = Field(1, description="Size of a batch.")
-    trials: Count | None = Field(None, description="Trials of the binomial law; null: two per server.")
+    trials: Count | None = Field(None, description="Trials of the binomial distribution; null: two per server.")
 
     @model_validator(mode="after")
     def _one_intensity(self) -> SingleTypeArrivals:
@@ -246,10 +248,10 @@ class SingleTypeScenario(Slotted):
 
     model: Literal["single_type"] = Field(description="single_type: routing without scheduling.")
     servers: Count = Field(description="Number of identical servers.")
-    arrivals: SingleTypeArrivals = Field(description="Law and intensity of the arriving work.")
+    arrivals: SingleTypeArrivals = Field(description="Distribution and intensity of the arriving work.")
     service: FiniteSizes = Field(
         default_factory=lambda: FiniteSizes(values=[1], probabilities=[1.0]),
-        description="Law of the work that one server can do in a slot.",
+        description="Distribution of the work that one server can do in a slot.",
     )
 
     @model_validator(mode="after")

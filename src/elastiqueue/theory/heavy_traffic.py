@@ -12,7 +12,7 @@ Near facet (c, b), eps = b - <c, lambda>, bold c_{j,m} = c_j / sqrt(M) (Maguluri
 
 B1 is ours (the printed constant is not known to us): the pooled queue x' = (x + <c, a> - b)^+ stays below <c, q>;
 with unused service u <= b, so that E u^2 <= b E u = b eps, the stationary mean of x'^2 gives E x >= (<c^2, sigma^2> +
-eps^2 - b eps) / (2 eps). The limit law of eps sum_j c_j Q_j is exponential with mean <c^2, sigma^2> / 2.
+eps^2 - b eps) / (2 eps). The limit of eps sum_j c_j Q_j is exponential in distribution, with mean <c^2, sigma^2> / 2.
 
 Single type (Section IV): M servers that offer independent services S_m in {0..s_max} of mean mu and variance nu_s^2,
 eps = M mu - lambda, Q the sum of the backlogs:
@@ -31,12 +31,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from elastiqueue.sampling.discrete import FiniteLaw
+from elastiqueue.sampling.discrete import FiniteDistribution
 from elastiqueue.theory.capacity import Facet
 
 
-def work_variance(jobs: FiniteLaw, sizes: FiniteLaw) -> float:
-    """Variance of the work that arrives in a slot, from the laws of the number of jobs and of their sizes."""
+def work_variance(jobs: FiniteDistribution, sizes: FiniteDistribution) -> float:
+    """Variance of the work that arrives in a slot, from the distributions of the number of jobs and of their sizes."""
     return jobs.mean * sizes.variance + jobs.variance * sizes.mean**2
 
 
@@ -102,7 +102,7 @@ def approach(point: Sequence[Fraction], facet: Facet, epsilon: Fraction) -> tupl
     return rates
 
 
-def single_type_bounds(servers: int, epsilon: float, variance: float, service: FiniteLaw) -> Bounds:
+def single_type_bounds(servers: int, epsilon: float, variance: float, service: FiniteDistribution) -> Bounds:
     """Bounds on E sum_m q_m for identical servers, one job type, any routing (Section IV).
 
     epsilon : mean service of all servers less the work per slot, > 0. variance : of the work that arrives in a slot.

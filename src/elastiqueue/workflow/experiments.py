@@ -214,7 +214,7 @@ def _point(settings: Mapping[str, Any]) -> Point:
 
 
 def points(config: RunConfig, experiment: Experiment) -> list[Point]:
-    """All scenarios of an experiment; one that two combinations share (same law, same label) is kept once."""
+    """All scenarios of an experiment; one that two combinations share (same sample paths, same label) is kept once."""
     found: dict[tuple[str, str], Point] = {}
     for settings in _combinations(config, experiment):
         point = _point(settings)

@@ -63,7 +63,7 @@ def discipline(scenario: ServiceScenario) -> int:
 
 def parameters(scenario: ServiceScenario, level: int | None = None) -> Parameters:
     """Parameters of a scenario; arrivals that find `level` tasks are dropped."""
-    law = scenario.phase_type
+    service = scenario.phase_type
     on = scenario.model == "always_on"
     return Parameters(
         scenario.servers,
@@ -72,9 +72,9 @@ def parameters(scenario: ServiceScenario, level: int | None = None) -> Parameter
         scenario.model == "setup",
         float(scenario.standby_rate or 0.0) if scenario.model == "delayed_off" else 0.0,
         0.0 if on else float(scenario.setup_rate or 0.0),
-        law.rates,
-        law.initial,
-        [[end, *row] for end, row in zip(law.exit, law.routing, strict=True)],
+        service.rates,
+        service.initial,
+        [[end, *row] for end, row in zip(service.exit, service.routing, strict=True)],
     )
 
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from elastiqueue.sampling.discrete import FiniteLaw
+from elastiqueue.sampling.discrete import FiniteDistribution
 from elastiqueue.statistics.estimates import Ratio
 from elastiqueue.theory.capacity import integer_units
 
@@ -61,8 +61,8 @@ class ClusterParameters:
     ----------
     counts : servers of each class; classes are numbered in order, servers of a class are neighbours.
     configurations : per class its maximal configurations, each with one integer >= 0 per type.
-    arrivals : per type the law of the number of jobs in a slot.
-    sizes : per type the law of the size of a job in slots (>= 1).
+    arrivals : per type the distribution of the number of jobs in a slot.
+    sizes : per type the distribution of the size of a job in slots (>= 1).
     routing, d, scheduling, level : see the module; d belongs to `power_of_d`.
     resources, needs : per class the amounts of each resource, per type its needs; only `best_fit` uses them.
     direction : the unit vector c of the totals; default: all types equal.
@@ -71,8 +71,8 @@ class ClusterParameters:
 
     counts: tuple[int, ...]
     configurations: tuple[tuple[tuple[int, ...], ...], ...]
-    arrivals: tuple[FiniteLaw, ...]
-    sizes: tuple[FiniteLaw, ...]
+    arrivals: tuple[FiniteDistribution, ...]
+    sizes: tuple[FiniteDistribution, ...]
     routing: str = "jsq"
     d: int = 2
     scheduling: str = "maxweight"
@@ -87,10 +87,10 @@ class ClusterParameters:
             raise ValueError("configurations: must be distinct within a class")
         if self.heaviest > MAX_WORK:
             raise ValueError(f"configurations: serve {self.heaviest} jobs at once: must be at most {MAX_WORK:,}")
-        for law in self.sizes:
-            if not 1 <= law.values[0] <= law.values[-1] <= MAX_SIZE:
-                size = law.values[0] if law.values[0] < 1 else law.values[-1]
-                raise ValueError(f"job_sizes = {size}: must be >= 1 slot and <= {MAX_SIZE:,}")
+        for size in self.sizes:
+            if not 1 <= size.values[0] <= size.values[-1] <= MAX_SIZE:
+                wrong = size.values[0] if size.values[0] < 1 else size.values[-1]
+                raise ValueError(f"job_sizes = {wrong}: must be >= 1 slot and <= {MAX_SIZE:,}")
         if self.routing == "power_of_two" and self.servers < 2:
             raise ValueError("servers = 1: must be at least 2 with routing = power_of_two")
         if self.routing == "power_of_d" and not 1 <= self.d <= self.servers:

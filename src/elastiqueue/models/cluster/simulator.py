@@ -57,7 +57,7 @@ class Cluster:
         biased = len({len(own) for own in p.configurations}) > 1
         width = types + biased  # rows of a configuration
         self._tile = (rows + count * width + 1) * STRIDE
-        self._most = max(law.values[-1] for law in p.arrivals) if p.level == "job" else 0
+        self._most = max(jobs.values[-1] for jobs in p.arrivals) if p.level == "job" else 0
         lanes = np.zeros((tiles, self._tile // STRIDE, STRIDE), np.int32)
         for j in range(types):
             lanes[:, j * self._group + JOBS : (j + 1) * self._group] = NO_JOB
@@ -85,7 +85,7 @@ class Cluster:
             direction=np.array(p.c, np.float64),
             arrivals=tables(p.arrivals),
             sizes=tables(sizes),
-            size_table=np.array([sizes.index(law) for law in p.sizes], np.int64),
+            size_table=np.array([sizes.index(size) for size in p.sizes], np.int64),
             need=np.array(need, np.int64).reshape(types, -1),
             have=np.array([have[k] for k in p.classes], np.int64).reshape(servers, -1),
             servers=servers,

@@ -61,19 +61,19 @@ class Parameters(NamedTuple):
 
 def parameters(scenario: ServiceScenario, level: int | None = None) -> Parameters:
     """Parameters of a scenario; an unlimited buffer is cut at `level` tasks."""
-    law = scenario.phase_type
+    service = scenario.phase_type
     return Parameters(
         scenario.servers,
         scenario.buffer or level or 2**62,
         scenario.aborts,
         0.0 if scenario.model == "jiq" else float(scenario.standby_rate or 0.0),
         0.0 if scenario.model == "jiq" else float(scenario.setup_rate or 0.0),
-        law.rates,
-        law.initial,
-        [[end, *row] for end, row in zip(law.exit, law.routing, strict=True)],
-        law.residual(),
+        service.rates,
+        service.initial,
+        [[end, *row] for end, row in zip(service.exit, service.routing, strict=True)],
+        service.residual(),
         tail_length(scenario),
-        levels_counted(scenario.buffer, law.phases),
+        levels_counted(scenario.buffer, service.phases),
     )
 
 

@@ -182,7 +182,7 @@ def _settle(kinds, latest, happened, n, servers, queue, others):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _block(
-    n, arrival, doubtful, bound, mu, nu, delta, buffer, law, kinds, room, events, servers, queue, others, words,
+    n, arrival, doubtful, bound, mu, nu, delta, buffer, service, kinds, room, events, servers, queue, others, words,
     counts, moved, work,
 ):  # fmt: skip
     """Events of a block until the bound may be passed, `events` are done, or one is a doubtful arrival.
@@ -193,7 +193,7 @@ def _block(
     processors guess badly. So the latest events are counted in the fields of one word. Within the block servers[1, k]
     is what is not counted on.
     """
-    gammas, initial, ways = law
+    gammas, initial, ways = service
     before, after, chances = kinds
     table, gain, one, happened, beyond, sure = work
     phases, size = gammas.size, before.size
@@ -302,8 +302,8 @@ def _block(
 
 @njit(cache=True)
 def _by_block(
-    n, arrival, doubtful, total, room, most, mu, nu, delta, buffer, law, kinds, t, end, stop, servers, queue, others,
-    words, counts, integrals, moved, work,
+    n, arrival, doubtful, total, room, most, mu, nu, delta, buffer, service, kinds, t, end, stop, servers, queue,
+    others, words, counts, integrals, moved, work,
 ):  # fmt: skip
     """One block from time t on, at most to `stop`; the time reached, and whether its last event is a doubtful arrival.
 
@@ -318,7 +318,7 @@ def _by_block(
     length, until, events, intervals = planned(m, bound, t, stop, words)
     idle = others[IDLE_ON]
     done, area, doubt = _block(
-        n, arrival, doubtful, bound, mu, nu, delta, buffer, law, kinds, room, events, servers, queue, others, words,
+        n, arrival, doubtful, bound, mu, nu, delta, buffer, service, kinds, room, events, servers, queue, others, words,
         counts, moved, work,
     )  # fmt: skip
     if done < events or (doubt and done < intervals):
@@ -341,14 +341,14 @@ def _by_block(
 
 @njit(cache=True)
 def advance(
-    n, times, steps, amplitude, omega, mu, nu, delta, buffer, law, kinds, start, end, servers, queue, others, words,
+    n, times, steps, amplitude, omega, mu, nu, delta, buffer, service, kinds, start, end, servers, queue, others, words,
     counts, integrals,
 ):  # fmt: skip
     """Simulate from `start` to `end`. Returns what may have grown: servers, queue, integrals.
 
     `delta`: most that one event adds to the total rate.
     """
-    gammas, size = law[0], kinds[0].size
+    gammas, size = service[0], kinds[0].size
     moved = np.zeros(integrals.size, np.int64)
     table, gain, one = np.empty(CELLS, np.uint16), np.empty(size + 1, np.int64), np.empty(size, np.uint64)
     work = (table, gain, one, np.empty(size, np.int64), np.empty(size), np.empty(gammas.size, np.int64))
@@ -365,12 +365,12 @@ def advance(
         room = room_of(total)
         most = 0.75 * (stop - t) if amplitude != 0.0 else 0.0  # rarely cut, which costs more than another block
         t, doubt = _by_block(
-            n, low * n, (high - low) * n, total, room, most, mu, nu, delta, buffer, law, kinds, t, end, stop, servers,
-            queue, others, words, counts, integrals, moved, work,
+            n, low * n, (high - low) * n, total, room, most, mu, nu, delta, buffer, service, kinds, t, end, stop,
+            servers, queue, others, words, counts, integrals, moved, work,
         )  # fmt: skip
         if doubt:
             rate, k = rate_at(t, k, times, steps, amplitude, omega)
             share = uniform(words) * (high - low) / (rate - low) if rate > low else 1.0
             if share < 1.0:
-                _arrive(share, 0, buffer, law[1], servers, queue, others, counts, moved)
+                _arrive(share, 0, buffer, service[1], servers, queue, others, counts, moved)
     return servers, queue, integrals

@@ -12,7 +12,7 @@ from elastiqueue.models.base import Batch, batch
 from elastiqueue.models.tabs import phase_blocks
 from elastiqueue.models.tabs.definition import counts_at_start, parameters, tail_length
 from elastiqueue.models.tabs.phase_blocks import ARRIVALS, FOUND, LOST_FULL, LOST_OFF, MET, PHASES
-from elastiqueue.sampling.phases import kernel_kinds, kernel_law, largest_rise, phase_counts
+from elastiqueue.sampling.phases import kernel_kinds, kernel_service, largest_rise, phase_counts
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 
 
@@ -42,7 +42,7 @@ class Kernel:
     def __init__(self, scenario: ServiceScenario, words: NDArray[np.uint64]) -> None:
         self.scenario, self.words, self.p = scenario, words, parameters(scenario)
         service = scenario.phase_type
-        self.law, self.kinds = kernel_law(service), kernel_kinds(service)
+        self.service, self.kinds = kernel_service(service), kernel_kinds(service)
         self.delta = _delta(scenario)
         idle, d0, d1, busy = counts_at_start(scenario)
         self.tail, phases = tail_length(scenario), service.phases
@@ -62,7 +62,7 @@ class Kernel:
         for row, end in enumerate(ends):
             self.servers, self.queue, self.integrals = phase_blocks.advance(
                 n, times, steps, arrival.amplitude, omega, self.p.standby_rate, self.p.setup_rate, self.delta, buffer,
-                self.law, self.kinds, start, end, self.servers, self.queue, self.others, self.words,
+                self.service, self.kinds, start, end, self.servers, self.queue, self.others, self.words,
                 self.counts, self.integrals,
             )  # fmt: skip
             start = end
