@@ -1,8 +1,8 @@
 """Elasticity and load balancing in clouds: simulators, exact solvers, fluid limits and the papers' experiments.
 
 The Python interface: `scenario` or `read` make a scenario, `simulate`, `exact`, `fluid`, `stability` and `capacity`
-answer with a `Result`, `sweep` runs a grid on all cores. It is loaded at first use (PEP 562): importing the package
-costs neither numpy nor numba.
+answer with a `Result`, `compare` sets two beside each other, `plan` looks for the cheapest, `sweep` runs a grid on all
+cores. It is loaded at first use (PEP 562): importing the package costs neither numpy nor numba.
 
 >>> import elastiqueue as eq
 >>> small = eq.scenario(model="tabs", servers=2, arrival_rate=0.3, standby_rate=0.1, setup_rate=0.1, buffer=5)
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from elastiqueue.sampling.kernel_cache import use_kernel_cache
 
 if TYPE_CHECKING:
+    from elastiqueue.api.compare import compare as compare
     from elastiqueue.api.plan import plan as plan
     from elastiqueue.api.result import Result as Result
     from elastiqueue.api.solve import capacity as capacity
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _INTERFACE = {
-    "ConfigError": "errors", "Result": "api.result", "plan": "api.plan", "sweep": "api.sweep",
+    "ConfigError": "errors", "Result": "api.result", "compare": "api.compare", "plan": "api.plan", "sweep": "api.sweep",
     **dict.fromkeys(("capacity", "exact", "fluid", "read", "scenario", "simulate", "stability"), "api.solve"),
 }  # fmt: skip
 

@@ -143,6 +143,36 @@ def test_progress_is_shown_on_a_terminal_only(tabs):
     assert shown.endswith(b"\r\x1b[K")
 
 
+def test_two_scenarios_side_by_side(tabs, tmp_path, capsys):
+    file = tmp_path / "comparison.json"
+    assert main(["compare", tabs, *SMALL, "--with", "standby_rate=0.2", "--json", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["metric", "first", "second", "difference", "95", "%", "interval", "gain", "unit"]
+    power = json.loads(file.read_text())["metrics"]["power"]
+    assert power["difference"] == pytest.approx(power["first"] - power["second"])
+    assert power["ci_low"] < power["difference"] < power["ci_high"]
+    assert main(["compare", tabs, tabs, *SMALL, "--csv", "-"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {row["difference"] for row in rows} == {"0.0"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "OTHER.yaml or --with: must say what the scenario is compared with"),
+        (["--with", "servers"], "--with = servers: must be KEY=VALUE"),
+        (["--with", "servers=0"], "servers = 0: "),
+        (["--with", "horizon=600"], "horizon = 600.0: must be that of the other scenario, "),
+        (["nowhere.yaml"], "nowhere.yaml: "),
+    ],
+)
+def test_mistakes_of_a_comparison_are_one_line(tabs, options, message, capsys):
+    assert main(["compare", tabs, *options]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert message in shown.err
+
+
 @pytest.mark.parametrize("command", ["simulate", "plan"])
 def test_an_interrupt_leaves_nothing_behind(command, tabs, tmp_path):
     long = {"simulate": ["--set", "replications=1000000"], "plan": ["--max-wait", ".01", "--within", "1e-5"]}[command]

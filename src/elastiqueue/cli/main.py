@@ -27,6 +27,7 @@ COMMANDS = {
     "fluid": "the fluid limit: averages, trajectory and fixed point",
     "stability": "whether a scenario with unlimited buffers is stable: verdict, drift and margin",
     "capacity": "capacity region of a cluster: facets, distances, dominant facets, largest stable load",
+    "compare": "two scenarios on common random clocks: the differences of their metrics",
     "plan": "the cheapest standby period, or any other key, within a limit of the wait",
     "run": "make a run of your own: its experiments, figures, tables and claims",
     "new": "write a commented starting file of a run of your own",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from elastiqueue.scenarios.reading import ConfigError, Scenario, parse_yaml, read_scenario
 
 if TYPE_CHECKING:
+    from elastiqueue.api.compare import Comparison
     from elastiqueue.api.plan import Plan
     from elastiqueue.api.result import Result
 
@@ -28,17 +29,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def read(options: argparse.Namespace) -> Scenario:
     """The scenario with its changes; raises ConfigError also where a file cannot be written."""
-    changes: dict[str, Any] = {}
-    for text in options.set:
-        key, separator, value = text.partition("=")
-        if not separator or not all(part.strip() for part in key.split(".")):
-            raise ConfigError(f"--set = {text}: must be KEY=VALUE, with a KEY such as servers or arrivals.load")
-        changes[key] = parse_yaml(value, f"--set {key} = {value}")
+    changes = settings("--set", options.set)
     check_file("--json", options.json)
     check_file("--csv", options.csv)
     if options.json == "-" and options.csv == "-":
         raise ConfigError("--csv = -: must be a file where --json is -")
     return read_scenario(options.scenario, changes)
+
+
+def settings(option: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The keys and values of texts KEY=VALUE; raises ConfigError."""
+    changes: dict[str, Any] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not all(part.strip() for part in key.split(".")):
+            raise ConfigError(f"{option} = {text}: must be KEY=VALUE, with a KEY such as servers or arrivals.load")
+        changes[key] = parse_yaml(value, f"{option} {key} = {value}")
+    return changes
 
 
 def check_file(option: str, file: str | None) -> None:
@@ -60,7 +67,7 @@ def check_file(option: str, file: str | None) -> None:
         raise ConfigError(f"{option} = {file}: must be a file that can be written: {why}") from None
 
 
-def report(options: argparse.Namespace, result: Result | Plan, text: str) -> None:
+def report(options: argparse.Namespace, result: Result | Plan | Comparison, text: str) -> None:
     """Write the files that were asked for, and print the text unless standard output is one of them."""
     write(options.json, lambda: json.dumps(result.document(), indent=1) + "\n")
     write(options.csv, lambda: result.table().to_csv(index=False, lineterminator="\n"))

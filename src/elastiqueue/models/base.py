@@ -28,9 +28,11 @@ class Replication:
 
 
 class System(Protocol):
-    """A system in the middle of a replication: its state, what it has counted, and its random stream."""
+    """A system in the middle of a replication: its state, what it has counted, and its random stream.
 
-    scenario: Any  # read again at each call of `follow`
+    Its `scenario` is read again at each call of `follow`; one of several systems has them as `coupled` instead
+    (`models.coupling`), each with its own.
+    """
 
     def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
         """Simulate on from `start`, pausing at each of `ends`, shape (T,). Returns the path there, shape (T, K)."""
@@ -68,11 +70,16 @@ def replicate(system: System, edges: Sequence[float], grid: NDArray[np.float64])
     pauses = np.array(sorted(recorded | {float(edge) for edge in edges}))
     rows, totals, start, done = [], [], 0.0, 0
     with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
-        if raised := overload(system.scenario, edges[0]):
-            scenario, (rate, start) = system.scenario, raised
-            system.scenario = scenario.model_copy(update={"arrival_rate": rate})
+        coupled: Sequence[Any] = getattr(system, "coupled", (system,))
+        scenarios = [one.scenario for one in coupled]
+        for one in coupled:
+            if raised := overload(one.scenario, edges[0]):
+                rate, start = raised
+                one.scenario = one.scenario.model_copy(update={"arrival_rate": rate})
+        if start > 0.0:
             system.follow(0.0, np.array([start]))
-            system.scenario = scenario
+        for one, scenario in zip(coupled, scenarios, strict=True):
+            one.scenario = scenario
         for number, edge in enumerate(edges):
             until = int(np.searchsorted(pauses, edge, side="right"))
             path = system.follow(start, pauses[done:until])

@@ -3,6 +3,8 @@
 A definition is a Python file (`models.tabs.definition`, or one of the user's) that says what a system is:
 
     COUNTS, EVENTS                what `happen` records, by column; those of them that are events
+    KINDS                         optional, names of the kinds of event, by which two systems are coupled; the last name
+                                  is that of all further ones, which are numbered
     parameters(scenario, level)   a NamedTuple of numbers and of (nested) sequences of numbers, which the events depend
                                   on; `level` cuts what is unlimited, for the exact solver
     kinds(p)                      number of kinds of event; kind 0 is the arrival, whose rate is that of the scenario
@@ -27,6 +29,7 @@ import importlib
 import importlib.util
 import math
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -53,8 +56,7 @@ from elastiqueue.theory.chains import Chain, State, Transition
 
 CHUNK = 4096  # events between two looks at the room that is left in a state that grows
 BLOCKS_FROM = 200.0  # least rate of arrivals at which blocks pay
-_TEMPLATE = PACKAGE / "models" / "simulators.py"
-_IMPORT = "if TYPE_CHECKING:\n    from elastiqueue.models.tabs.definition import happen, rates\n"
+_IMPORTS = re.compile(r"^if TYPE_CHECKING:\n(    from .*\n)+", re.MULTILINE)  # what templates have in their place
 
 
 def compiled(name: str) -> tuple[Any, Any]:
@@ -78,18 +80,24 @@ def compiled(name: str) -> tuple[Any, Any]:
     return compile_(definition.rates), compile_(definition.happen)
 
 
-@cache
-def simulators(name: str, definition: ModuleType) -> ModuleType:
-    """The module of a definition's own copies of the generic simulators, written where compiled kernels are kept.
+def simulators(*models: DefinedModel) -> ModuleType:
+    """The module of the generic simulators of a definition, or of the coupled one of two of them."""
+    return _simulators(tuple(model.name for model in models), tuple(model.definition for model in models))
 
-    It is another one once the file of the definition, which may be the user's, has been edited and loaded again.
+
+@cache
+def _simulators(names: Sequence[str], definitions: Sequence[ModuleType]) -> ModuleType:
+    """A copy of a template for these definitions, written where compiled kernels are kept.
+
+    It is another one once the file of a definition, which may be the user's, has been edited and loaded again.
     """
     importlib.import_module("numba.core.caching")  # sets the folder
-    text = _TEMPLATE.read_text(encoding="utf-8")
-    assert _IMPORT in text
-    own = f"from elastiqueue.models.definitions import compiled\n\nrates, happen = compiled({name!r})\n"
-    text = text.replace(_IMPORT, own)
-    title = f"simulators_{digest({'definition': source_digest(name), 'text': text})[:32]}"
+    template, ends = ("simulators", [""]) if len(names) == 1 else ("coupled", ["_1", "_2"])
+    own = [f"rates{end}, happen{end} = compiled({name!r})\n" for end, name in zip(ends, names, strict=True)]
+    lines = "from elastiqueue.models.definitions import compiled\n\n" + "".join(own)
+    text, replaced = _IMPORTS.subn(lambda _: lines, (PACKAGE / "models" / f"{template}.py").read_text(encoding="utf-8"))
+    assert replaced == 1
+    title = f"{template}_{digest({'definition': source_digest(*names), 'text': text})[:32]}"
     path = Path(os.environ["NUMBA_CACHE_DIR"]) / f"{title}.py"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
@@ -121,7 +129,7 @@ class Generic:
         self.model, self.scenario = model, scenario
         self.plain = model.parameters(scenario)
         self.p = type(self.plain)(*map(_for_numba, self.plain))
-        kernels = simulators(model.name, model.definition)
+        kernels = simulators(model)
         fast = max(getattr(self.plain, "standby_rate", 0.0), getattr(self.plain, "setup_rate", 0.0))
         least = BLOCKS_FROM * max(1.0, fast / 100)  # of the rate of arrivals: one event may add so much to the total
         self.queue = self._watched(scenario)
@@ -145,31 +153,21 @@ class Generic:
         bins = np.array(ends_of_bins(tuple(scenario.asked_of_waits.times)))
         return Queue(place, np.zeros(0), np.zeros(2, np.int64), bins, column, *kernel_service(scenario.phase_type))
 
-    def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
-        rows = np.empty((ends.size, len(self.path)))
-        watched = () if self.queue is None else (self.queue,)
-        limited = bool(self.grows) or self.queue is not None
+    def arguments(self) -> tuple[Any, ...]:
+        """What a compiled simulator takes of the system, with room for CHUNK events where its state grows."""
+        if self.grows:
+            self.make_room()
         arrival = self.scenario.arrival
         rate = (np.array(arrival.times), np.array(arrival.rates), arrival.amplitude, 2 * math.pi / arrival.period)
+        return (self.system, self.integrals, self.p, self.out, float(self.scenario.servers), *rate)
+
+    def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
+        rows = np.empty((ends.size, len(self.path)))
+        events = CHUNK if self.grows or self.queue is not None else 2**62
         for row, end in enumerate(ends):
             while start < end:
-                if self.queue is not None:
-                    watched = (self.with_room(self.queue),)
-                if self.grows:
-                    self.make_room()
-                events = CHUNK if limited else 2**62
-                start = self.advance(
-                    self.system,
-                    self.integrals,
-                    self.p,
-                    self.out,
-                    float(self.scenario.servers),
-                    *rate,
-                    start,
-                    float(end),
-                    events,
-                    *watched,
-                )
+                watched = () if self.queue is None else (self.with_room(self.queue),)
+                start = self.advance(*self.arguments(), start, float(end), events, *watched)
             state = self.model.definition.observed(self.system.state, self.plain)
             rows[row] = [sum(state[place] for place in places) for places in self.path]
         return rows / self.scenario.servers

@@ -161,7 +161,7 @@ NEEDED = (
     "Scenario", "COUNTS", "EVENTS", "parameters", "kinds", "initial", "rates", "happen", "integrals", "observed",
     "path", "metrics",
 )  # fmt: skip
-OPTIONAL = ("level_size", "least_states", "least_level")
+OPTIONAL = ("KINDS", "level_size", "least_states", "least_level")
 
 
 @cache

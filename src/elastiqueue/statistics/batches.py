@@ -84,7 +84,15 @@ def steady_estimate(metric: Any, columns: Sequence[str], totals: NDArray[np.floa
         ratio, back = metric.resolve(pooled(columns, totals.reshape(-1, totals.shape[2])))
         tail = steady_estimate(ratio, columns, totals)
         return replace(tail, estimate=back(tail.estimate))
-    numerator, denominator = _sums(metric, columns, totals)
+    return _steady(*_sums(metric, columns, totals))
+
+
+def steady_mean(values: NDArray[np.float64]) -> SteadyEstimate:
+    """The mean of values of the batches of each run, shape (R, M), as `estimates.linearised` makes them of a metric."""
+    return _steady(values, np.ones_like(values))
+
+
+def _steady(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) -> SteadyEstimate:
     runs, batches = numerator.shape
     joined = _estimate(numerator.sum(axis=1), denominator.sum(axis=1))
     if math.isnan(joined.se):

@@ -98,6 +98,26 @@ def estimate(metric: Any, columns: Sequence[str], totals: NDArray[np.float64]) -
     )
 
 
+def linearised(metric: Any, columns: Sequence[str], totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One value per row of totals, shape (n, C), whose mean is the metric and whose spread is that of its estimate.
+
+    Of a ratio theta they are theta + (numerator - theta denominator) / mean denominator (Cochran 1977, Section 6.3), so
+    that a difference of two metrics is estimated by the mean of differences, whatever they have in common.
+    """
+    if not isinstance(metric, Ratio):
+        ratio, back = metric.resolve(pooled(columns, totals))
+        values = linearised(ratio, columns, totals)
+        plain = mean_estimate(values.tolist())
+        found = back(plain)
+        return found.mean + (values - plain.mean) * (found.se / plain.se if plain.se > 0 else 0.0)
+    top, bottom = (np.array(linear_form(form, columns, totals)) for form in (metric.numerator, metric.denominator))
+    below = math.fsum(bottom)
+    if below == 0.0:
+        return np.full(len(top), math.nan)
+    theta = math.fsum(top) / below
+    return theta + (top - theta * bottom) * (len(top) / below)
+
+
 def pooled(columns: Sequence[str], totals: NDArray[np.float64]) -> dict[str, float]:
     """The sums of the totals over all rows, shape (n, C), by column."""
     return {name: math.fsum(map(float, values)) for name, values in zip(columns, totals.T, strict=True)}

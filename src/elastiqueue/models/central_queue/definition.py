@@ -33,6 +33,7 @@ from elastiqueue.scenarios.autoscaling import ServiceScenario
 WAITING, IDLE_ON, OFF, SETUP, BUSY = range(5)  # places in the state; those of P_2, ..., P_K follow
 QUEUE = WAITING  # tasks start in the order in which they came
 ARRIVAL, STANDBY, SETUP_ENDS, PHASE_ENDS = range(4)  # kinds of event; PHASE_ENDS + k for phase k
+KINDS = ("arrival", "standby", "setup", "phase")
 COUNTS = ("arrivals", "waited", "departures", "red", "setups", "phase_changes")
 ARRIVALS, WAITED, DEPARTURES, RED, COMPLETED, PHASES = range(6)
 EVENTS = ("arrivals", "departures", "red", "setups", "phase_changes")

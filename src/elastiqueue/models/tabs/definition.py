@@ -34,6 +34,7 @@ from elastiqueue.statistics.waiting import column, levels_counted, wait_metrics
 
 IDLE_ON, OFF, SETUP, BUSY = range(4)  # places in the state; those of P_2, ..., P_K, S_11, ..., S_1K, S_21, ... follow
 ARRIVAL, STANDBY, SETUP_ENDS, PHASE_ENDS = range(4)  # kinds of event; PHASE_ENDS + k for phase k
+KINDS = ("arrival", "standby", "setup", "phase")
 COUNTS = (
     "accepted", "arrivals", "waited", "lost_off", "lost_full", "found", "green", "red", "setups_started", "setups",
     "shortened", "phase_changes",
