@@ -80,6 +80,9 @@ MISTAKES = {
     "output in the sources": (BASE + "output: src/new", "output = src/new: must not lie in sources"),
     "output over the references": (BASE + "output: paper_figures/reference", "must not lie in sources"),
     "output of the papers": (BASE + "output: paper_figures", "output = paper_figures: is that of the papers' run"),
+    "output among the papers' files": (BASE + "output: paper_figures/data", "is that of the papers' run"),
+    "output is a file": (BASE + "output: /etc/passwd/new", "output = /etc/passwd/new: must be a folder"),
+    "output too long": (BASE + f"output: {'a' * 300}", "must be the name of a folder (File name too long)"),
     "output of all runs": (BASE + "output: results", "must not be the results of another run"),
     "output of another run": (BASE + "output: results/yours/figures", "must not be the results of another run"),
     "experiments a list": ("run: mine\nexperiments: [a]", "experiments = ['a']"),
@@ -196,6 +199,20 @@ def test_another_run_in_the_same_output_is_refused(tmp_path, monkeypatch):
     (tmp_path / "pictures/manifest.json").write_text('{"run": "yours"}')
     with pytest.raises(ConfigError, match="holds the results of the run yours; run mine needs another folder"):
         _read(tmp_path / "run.yaml", BASE + "output: pictures")
+
+
+@pytest.mark.parametrize("inside", ["", "config/new", "results/mine", "paper_figures"])
+@pytest.mark.parametrize("way", ["{}", "{}/../project", "link"])
+def test_the_files_of_another_checkout_are_safe(inside, way, tmp_path, monkeypatch):
+    (tmp_path / "project/workflow").mkdir(parents=True)
+    (tmp_path / "project/workflow/Snakefile").touch()
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study/link").symlink_to("../project")
+    monkeypatch.chdir(tmp_path / "study")
+    output = f"{way.format(tmp_path / 'project')}/{inside}".rstrip("/")
+    with pytest.raises(ConfigError) as caught:
+        load({**yaml.safe_load(BASE), "output": output})
+    _check_line(caught.value, f"output = {output}: ")
 
 
 def _check_line(error, start=""):

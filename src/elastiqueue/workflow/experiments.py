@@ -146,7 +146,7 @@ def load(values: Mapping[str, Any]) -> RunConfig:
     return config
 
 
-# What an output must not lie in: sources and what belongs to other programs.
+# What an output must not lie in, in any checkout: sources and what belongs to other programs.
 CLOSED = (
     "src",
     "workflow",
@@ -154,7 +154,9 @@ CLOSED = (
     "tests",
     "profiles",
     "benchmarks",
+    "container",
     ".git",
+    ".github",
     ".ci",
     ".venv",
     ".snakemake",
@@ -164,22 +166,32 @@ CLOSED = (
 
 def check_output(run: str, output: str) -> None:
     """Raise ConfigError where the output of a run would be written over sources, references or another run's."""
-    here, folder = Path.cwd().resolve(), Path(output).resolve()
-    results, closed = here / "results", [*(here / name for name in CLOSED), PACKAGE.resolve()]
-    if folder == here or folder in here.parents:
-        raise ConfigError(f"output = {output}: must be a folder of its own, not the working folder or one above it")
-    if any(folder.is_relative_to(each) for each in closed):
-        raise ConfigError(f"output = {output}: must not lie in sources, settings or reference results")
-    if folder == results or (folder.is_relative_to(results) and not folder.is_relative_to(results / run)):
-        raise ConfigError(f"output = {output}: must not be the results of another run; results/{run} is this one's")
-    if folder == here / "paper_figures" and run != "paper":
-        raise ConfigError(f"output = {output}: is that of the papers' run; run {run} needs a folder of its own")
+    head = f"output = {output if len(output) <= 200 else output[:200] + '...'}:"
+    try:
+        here, folder = Path.cwd().resolve(), Path(output).resolve()
+        checkouts = [each for each in (folder, *folder.parents) if (each / "workflow/Snakefile").is_file()]
+        file = next((str(each) for each in (folder, *folder.parents) if each.exists() and not each.is_dir()), None)
+    except (OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "links in a circle"
+        raise ConfigError(f"{head} must be the name of a folder ({why})") from None
+    if file:
+        raise ConfigError(f"{head} must be a folder; {file} is a file")
+    if folder == here or folder in here.parents or folder in checkouts:
+        raise ConfigError(f"{head} must be a folder of its own, not the working folder, one above it or a checkout")
+    for root in (here, *checkouts):
+        if any(folder.is_relative_to(each) for each in (*(root / name for name in CLOSED), PACKAGE.resolve())):
+            raise ConfigError(f"{head} must not lie in sources, settings or reference results")
+        results, papers = root / "results", root / "paper_figures"
+        if folder == results or (folder.is_relative_to(results) and not folder.is_relative_to(here / "results" / run)):
+            raise ConfigError(f"{head} must not be the results of another run; results/{run} is this one's")
+        if folder.is_relative_to(papers) and (run != "paper" or root != here):
+            raise ConfigError(f"{head} is that of the papers' run; run {run} needs a folder of its own")
     try:
         other = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["run"]
     except (OSError, ValueError, KeyError, TypeError):
         return
     if other != run:
-        raise ConfigError(f"output = {output}: holds the results of the run {other}; run {run} needs another folder")
+        raise ConfigError(f"{head} holds the results of the run {other}; run {run} needs another folder")
 
 
 def _settings(experiment: Experiment, case: Mapping[str, Any], values: tuple[Any, ...]) -> dict[str, Any]:
@@ -386,7 +398,7 @@ def write_specifications(folder: str | Path, texts: Mapping[str, str]) -> None:
 
 
 def outdated(results: str | Path, name: str, table: str, whole: str, parts: Mapping[str, str]) -> list[str]:
-    """Files of an experiment that another specification has made, though the workflow engine may not know it.
+    """Files of an experiment that another specification or a hand has made, though the workflow engine may not know it.
 
     It does not where its own records are missing, as in a folder of results that was copied.
 
