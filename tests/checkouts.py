@@ -104,7 +104,7 @@ class Checkout:
         found = sorted((self.folder / "results").rglob(pattern))
         names = {path.relative_to(self.folder).as_posix(): path for path in found if path.is_file()}
         timed = r"\.provenance\.json$|/(manifest|verification|index|report)\."
-        undetermined = re.compile(rf"{timed}|\.sha256$|/logs/|/specifications/")
+        undetermined = re.compile(rf"{timed}|\.sha256$|/logs/|/\.specifications/")
         return {name: path.read_bytes() for name, path in names.items() if not undetermined.search(name)}
 
     def whole(self) -> dict[str, bytes]:

@@ -50,6 +50,25 @@ def test_a_second_clone_simulates_nothing(second):
     assert second.whole() == undisturbed()
 
 
+def test_a_run_of_another_name_and_folder_simulates_nothing(second):
+    second.configure({**TINY, "run": "renamed", "output": "elsewhere"})
+    assert simulated(second.run("--cache", targets=["elsewhere/data/fig4.csv"])) == {"pilot": 0, "block": 0}
+    assert (second.folder / "elsewhere/data/fig4.csv").read_bytes() == undisturbed()[TABLE]
+
+
+@pytest.mark.parametrize("kinds", [("block",), ("pilot", "block")])
+def test_entries_that_were_deleted_are_made_again(second, kinds):
+    """The links into the cache that they leave are not in the way of a later run."""
+    second.run("--cache")
+    for kind in kinds:
+        for entry in entries(second, kind):
+            entry.unlink()
+    shutil.rmtree(second.folder / "results/tiny/summaries")
+    (second.folder / TABLE).unlink()
+    second.run("--cache")
+    assert second.whole() == undisturbed()
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -4,6 +4,9 @@ import os
 import sys
 from pathlib import Path
 
+from snakemake.caching.local import OutputFileCache
+from snakemake.exceptions import WorkflowError
+
 from elastiqueue.errors import ConfigError, refuse
 from elastiqueue.results.files import fits, text_digest
 from elastiqueue.workflow.experiments import chunks, experiment_specification, load, outdated, write_specifications
@@ -36,7 +39,9 @@ RESULTS = f"results/{RUN.run}"
 OUTPUT = RUN.output
 
 # Specifications by their digests, which are the parameters of the jobs; these read them from files, which may be longer
-# than a command line. They are written when jobs start, not in a dry run.
+# than a command line. They are written when jobs start, not in a dry run, and in one folder for all runs: a parameter
+# that names the run would keep runs from sharing a cache.
+SPECIFICATIONS = "results/.specifications"
 TEXTS = {}
 
 
@@ -49,12 +54,25 @@ def kept(text):
 EXPERIMENT = {name: kept(experiment_specification(RUN, name, own.values())) for name, own in CHUNKS.items()}
 CHUNK = {name: {each: kept(chunk.specification()) for each, chunk in own.items()} for name, own in CHUNKS.items()}
 if not workflow.is_main_process or not workflow.modifier.is_main_snakefile():  # on a node; within another workflow
-    write_specifications(f"{RESULTS}/specifications", TEXTS)
+    write_specifications(SPECIFICATIONS, TEXTS)
 
 
 onstart:
-    write_specifications(f"{RESULTS}/specifications", TEXTS)
+    write_specifications(SPECIFICATIONS, TEXTS)
 
+
+# A cache (SNAKEMAKE_OUTPUT_CACHE) whose disk is full fails a job by one line with the file, not by a traceback.
+store = OutputFileCache.store
+
+
+async def store_or_say(cache, job):
+    try:
+        await store(cache, job)
+    except OSError as error:
+        raise WorkflowError(f"elastiqueue: {error.filename2 or error.filename}: {error.strerror}") from None
+
+
+OutputFileCache.store = store_or_say
 
 FIGURES = [f"{OUTPUT}/{name}.{kind}" for name in RUN.figures for kind in ("pdf", "png")]
 DATA = [f"{OUTPUT}/data/{name}.csv" for name, spec in RUN.figures.items() if spec.experiments]
@@ -99,17 +117,18 @@ def table(name):
     return f"{RESULTS}/{'summaries' if simulated(name) else 'computed'}/{name}.csv"
 
 
-# Made again, whatever the records in .snakemake say or if there are none: what another specification made, and data that
-# were edited by hand. The workflow engine learns of them, as of files that are forced, before it plans.
+# Made again, whatever the records in .snakemake say or if there are none: what another specification made, and what was
+# edited by hand. Snakemake has no public way to say so: rerun triggers need its records, and `--forcerun FILE` makes a
+# target of every file that it names. `_prepare_dag` is private; tests/workflow/test_workflow.py notices if it changes.
 if workflow.is_main_process:
-    OUTDATED = [path for path in DATA if not fits(path)]
-    for name, parts in CHUNK.items():
-        OUTDATED += outdated(RESULTS, name, table(name), EXPERIMENT[name], parts)
     prepare = workflow._prepare_dag
 
     def prepare_with_outdated(*arguments, **options):
+        files = [path for path in DATA + TABLES + VERDICTS if not fits(path)]
+        for name, parts in CHUNK.items():
+            files += outdated(RESULTS, name, table(name), EXPERIMENT[name], parts)
         prepare(*arguments, **options)
-        workflow.dag.forcefiles.update(OUTDATED)
+        workflow.dag.forcefiles.update(files)
 
     workflow._prepare_dag = prepare_with_outdated
 

@@ -13,8 +13,7 @@ rule compute:
         runtime=lambda wildcards, attempt: 2**attempt
         * (3 if RUN.experiments[wildcards.experiment].engine == "stability_map" else 1),
     params:
-        results=lambda wildcards: RESULTS,
         spec=lambda wildcards: EXPERIMENT[wildcards.experiment],
     shell:
-        "python -m elastiqueue.workflow.steps compute --spec {params.results}/specifications/{params.spec}.json"
+        "python -m elastiqueue.workflow.steps compute --spec results/.specifications/{params.spec}.json"
         " --output {output.table:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"

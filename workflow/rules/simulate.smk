@@ -11,10 +11,9 @@ rule pilot:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
     params:
-        results=lambda wildcards: RESULTS,
         spec=specification,
     shell:
-        "python -m elastiqueue.workflow.steps pilot --spec {params.results}/specifications/{params.spec}.json"
+        "python -m elastiqueue.workflow.steps pilot --spec results/.specifications/{params.spec}.json"
         " --output {output.windows:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
 
 
@@ -35,12 +34,11 @@ rule simulate:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=minutes,
     params:
-        results=lambda wildcards: RESULTS,
         spec=specification,
         first=lambda wildcards: int(wildcards.first),
         last=lambda wildcards: int(wildcards.last),
     shell:
-        "python -m elastiqueue.workflow.steps block --spec {params.results}/specifications/{params.spec}.json --first {params.first} --last {params.last}"
+        "python -m elastiqueue.workflow.steps block --spec results/.specifications/{params.spec}.json --first {params.first} --last {params.last}"
         " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} --before {input.before:q} 2>&1 | tee {log:q}"
 
 
@@ -60,5 +58,5 @@ rule summarise:
         root=root(f"{RESULTS}/summaries/{{experiment}}.csv"),
         sources=source_digest("elastiqueue.workflow.summaries"),
     shell:
-        "python -m elastiqueue.workflow.steps summary --spec {params.results}/specifications/{params.spec}.json"
+        "python -m elastiqueue.workflow.steps summary --spec results/.specifications/{params.spec}.json"
         " --blocks {params.root}/{params.results}/blocks/{wildcards.experiment} --output {output:q} 2>&1 | tee {log:q}"

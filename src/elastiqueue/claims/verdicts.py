@@ -110,7 +110,7 @@ def counts(verdicts: Mapping[str, Any]) -> str:
 def write_verdicts(verdicts: Mapping[str, Any], run: str, folder: str | Path) -> None:
     """Write claims.json and claims.md."""
     from elastiqueue.claims.pages import markdown
-    from elastiqueue.results.files import write_atomically, write_json
+    from elastiqueue.results.files import json_text, write_checked
 
-    write_json(Path(folder) / "claims.json", {"run": run, **verdicts})
-    write_atomically(Path(folder) / "claims.md", markdown(verdicts, run))
+    write_checked(Path(folder) / "claims.json", json_text({"run": run, **verdicts}))
+    write_checked(Path(folder) / "claims.md", markdown(verdicts, run))

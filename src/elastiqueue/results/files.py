@@ -41,9 +41,14 @@ def _umask() -> int:
     return mask
 
 
+def json_text(value: Any) -> str:
+    """JSON, indented, numbers as they are."""
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"
+
+
 def write_json(path: str | Path, value: Any) -> None:
     """Write JSON, indented, numbers as they are."""
-    write_atomically(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+    write_atomically(path, json_text(value))
 
 
 def text_digest(text: str) -> str:
@@ -77,7 +82,7 @@ def fits(path: str | Path, made_by: str | None = None) -> bool:
         return True
     try:
         digest, maker, *_ = _digest_file(path).read_text().split("\n")
-        return maker == made_by if made_by is not None else digest == text_digest(Path(path).read_bytes().decode())
+        return made_by in (None, maker) and digest == text_digest(Path(path).read_bytes().decode())
     except (OSError, ValueError):
         return False
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from elastiqueue.results.files import write_atomically
+from elastiqueue.results.files import write_checked
 from elastiqueue.results.markdown import markdown_table
 from elastiqueue.results.tidy_tables import write_table
 
@@ -26,8 +26,8 @@ class Table:
     def write(self, csv: str | Path, md: str | Path, tex: str | Path) -> None:
         """Write the three files."""
         write_table(self.data, csv)
-        write_atomically(md, markdown(self))
-        write_atomically(tex, latex(self))
+        write_checked(md, markdown(self))
+        write_checked(tex, latex(self))
 
 
 def number(value: float, digits: int = 4) -> str:
