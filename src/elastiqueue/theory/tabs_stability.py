@@ -83,19 +83,6 @@ MAX_STATES = 20_000
 MAX_EVENTS = 50_000_000
 _ROUNDING = 1e-12
 
-__all__ = [
-    "Drift",
-    "SmallestStable",
-    "StabilityVerdict",
-    "conditioned_chain",
-    "exact_drift",
-    "number_of_states",
-    "simulated_drift",
-    "smallest_stable_servers",
-    "two_server_drift",
-    "verdict",
-]
-
 
 @dataclass(frozen=True)
 class Drift:
@@ -184,24 +171,8 @@ class SmallestStable:
     verdicts: dict[int, StabilityVerdict]
 
 
-def _check(servers: int, arrival_rate: float, standby_rate: float, setup_rate: float, saturated: int = 1) -> None:
-    if servers < 1:
-        raise ValueError(f"servers = {servers}: must be >= 1")
-    if not 0.0 < arrival_rate < math.inf:
-        raise ValueError(f"arrival_rate = {arrival_rate}: must be finite and > 0")
-    if not 0.0 <= standby_rate < math.inf:
-        raise ValueError(f"standby_rate = {standby_rate}: must be finite and >= 0")
-    if not 0.0 < setup_rate < math.inf:
-        raise ValueError(f"setup_rate = {setup_rate}: must be finite and > 0")
-    if not 1 <= saturated <= servers:
-        raise ValueError(f"saturated = {saturated}: must be in 1..servers = {servers}")
-
-
 def two_server_drift(arrival_rate: float, standby_rate: float, setup_rate: float) -> float:
     """Return D_1 of N = 2 in closed form, arrival_rate (per server) < 1."""
-    _check(2, arrival_rate, standby_rate, setup_rate)
-    if arrival_rate >= 1.0:
-        raise ValueError(f"arrival_rate = {arrival_rate}: must be < 1, or the other server has no stationary law")
     lam = arrival_rate
     asleep = standby_rate * (0.5 / lam + 1.0 / setup_rate)
     busy = 2.0 * lam / (1.0 - lam)
@@ -216,9 +187,6 @@ def conditioned_chain(
     State (D0, D1, x_1 >= x_2 >= ...): servers off, in setup, and the queue of each busy server of the remainder, the
     task in service included. Columns: "to_saturated" and "dropped" (counts of arrivals), "busy" (integral of Q_1).
     """
-    _check(servers, arrival_rate, standby_rate, setup_rate, saturated)
-    if level < 0:
-        raise ValueError(f"level = {level}: must be >= 0")
     others, arrival = servers - saturated, arrival_rate * servers
 
     def transitions(state: State) -> Iterator[Transition]:
@@ -291,7 +259,6 @@ def exact_drift(
 
     Raises ValueError if `max_states` does not even admit two levels.
     """
-    _check(servers, arrival_rate, standby_rate, setup_rate, saturated)
     others, arrival = servers - saturated, arrival_rate * servers
     if others == 0:
         return Drift(saturated, arrival_rate - 1.0, _ROUNDING, None, "exact", 1, 0)
@@ -387,7 +354,6 @@ def simulated_drift(
     off, or `min_events` events. It is doubled until the standard error is at most `standard_error` (None: until the
     uncertainty is at most |D_m|), or until the next run would exceed `max_events` events. The remainder must be stable.
     """
-    _check(servers, arrival_rate, standby_rate, setup_rate, saturated)
     others, arrival = servers - saturated, arrival_rate * servers
     relaxation = 1.0 + (1.0 / standby_rate if standby_rate > 0.0 else 0.0) + 1.0 / setup_rate
     per_batch = max(math.ceil(20.0 * relaxation * arrival) + 100, min_events // (BATCHES + 10))
@@ -458,9 +424,11 @@ def verdict(
     sign demands. With `accuracy`, the drift that decides is then computed again, to that truncation error or, where it
     must be simulated, to that standard error, as far as the budgets allow.
 
-    Raises ValueError for impossible arguments.
+    Raises ValueError where nothing arrives, or for an accuracy of 0 or less.
     """
-    _check(servers, arrival_rate, standby_rate, setup_rate)
+    for key, value in (("arrival_rate", arrival_rate), ("accuracy", accuracy)):
+        if value is not None and not value > 0.0:
+            raise ValueError(f"{key} = {value}: must be > 0")
     if arrival_rate >= 1.0 or servers == 1:
         drift = Drift(servers, arrival_rate - 1.0, 0.0, None, "exact", 1, 0)
         if arrival_rate < 1.0:
@@ -469,18 +437,19 @@ def verdict(
     drifts: list[Drift] = []
     simulated = 0
     for saturated in range(max(math.ceil(arrival_rate * servers) - 1, 1), 0, -1):
-        drift = _best_drift(
-            servers, arrival_rate, standby_rate, setup_rate, saturated, max_states, max_events, seed, simulated
-        )
+        point = (servers, arrival_rate, standby_rate, setup_rate, saturated)
+        drift = _best_drift(point, None, max_states, max_events, seed, simulated)
         drifts.append(drift)
         simulated = max(simulated, drift.effort if drift.method == "simulated" else 0)
         if drift.sign >= 0:
             break
     last = drifts[-1]
     worst = last if last.sign >= 0 else max(drifts, key=lambda drift: drift.value)
-    if accuracy is not None:
+    if accuracy is not None and not (worst.method == "exact" and worst.uncertainty <= accuracy):
         point = (servers, arrival_rate, standby_rate, setup_rate, worst.saturated)
-        refined = _refined_drift(worst, point, accuracy, max_states, max_events, seed, simulated)
+        refined = _best_drift(point, accuracy, max_states, max_events, seed, simulated)
+        if refined.method == "simulated":  # where the budget does not suffice, what was known may be better
+            refined = min((refined, worst), key=lambda drift: drift.uncertainty)
         drifts[drifts.index(worst)] = refined
         worst = refined
     described = _described(worst, servers)
@@ -495,50 +464,22 @@ def verdict(
     return _decided("stable", worst, f"all drifts are negative; the largest, {described}", tuple(drifts))
 
 
-def _refined_drift(
-    drift: Drift,
+def _best_drift(
     point: tuple[int, float, float, float, int],
-    accuracy: float,
+    accuracy: float | None,
     max_states: int,
     max_events: int,
     seed: int,
     min_events: int,
 ) -> Drift:
-    """A drift within `accuracy`, exact if possible; or the one given if nothing better is within the budgets."""
-    if not accuracy > 0.0:
-        raise ValueError(f"accuracy = {accuracy}: must be > 0")
-    if drift.method == "exact" and drift.uncertainty <= accuracy:
-        return drift
+    """The exact drift if it is that accurate (None: decides) within `max_states`, else the simulated one."""
     try:
-        exact = exact_drift(*point, tolerance=accuracy, max_states=max_states)
-        if exact.uncertainty <= accuracy:
-            return exact
+        drift = exact_drift(*point, tolerance=accuracy, max_states=max_states)
+        if drift.sign != 0 if accuracy is None else drift.uncertainty <= accuracy:
+            return drift
     except ValueError:
         pass
-    simulated = simulated_drift(*point, accuracy, max_events, seed, min_events)
-    return min((simulated, drift), key=lambda found: found.uncertainty)
-
-
-def _best_drift(
-    servers: int,
-    arrival_rate: float,
-    standby_rate: float,
-    setup_rate: float,
-    saturated: int,
-    max_states: int,
-    max_events: int,
-    seed: int,
-    min_events: int,
-) -> Drift:
-    """The exact drift if it decides within `max_states`, else the simulated one."""
-    point = (servers, arrival_rate, standby_rate, setup_rate, saturated)
-    try:
-        drift = exact_drift(*point, max_states=max_states)
-    except ValueError:
-        drift = None
-    if drift is not None and drift.sign != 0:
-        return drift
-    return simulated_drift(*point, max_events=max_events, seed=seed, min_events=min_events)
+    return simulated_drift(*point, accuracy, max_events, seed, min_events)
 
 
 def _described(drift: Drift, servers: int) -> str:
@@ -573,7 +514,6 @@ def smallest_stable_servers(
     looks at each N in the step above it. N0 = 1 if every N looked at is stable. Stability is not monotone in N (where
     lambda N <= 1 it is certain), so that what lies below N0 - 1 is left open.
     """
-    _check(max_servers, arrival_rate, standby_rate, setup_rate)
     verdicts: dict[int, StabilityVerdict] = {}
 
     def stable(servers: int) -> bool:
