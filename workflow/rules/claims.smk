@@ -46,7 +46,7 @@ rule claims:
         sources=source_digest("elastiqueue.claims.verdicts"),
     shell:
         "(cd {params.root:q} && python -m elastiqueue claims --run {params.run} --claims /dev/stdin --output {params.output:q})"
-        " <{input.claims:q} 2>&1 | tee {log:q}"
+        " <{input.claims:q} > {log:q} 2>&1"
 
 
 rule page:
@@ -78,7 +78,7 @@ rule page:
     shell:
         "(cd {params.root:q} &&"
         " python -m elastiqueue page --run {params.run} --output {params.output:q} --figures {params.figures:q} --opening {params.opening:q})"
-        " 2>&1 | tee {log:q}"
+        " > {log:q} 2>&1"
 
 
 rule verify:
@@ -98,7 +98,7 @@ rule verify:
         output=lambda wildcards: OUTPUT,
         sources=source_digest("elastiqueue.results.reference"),
     shell:
-        "python -m elastiqueue verify --run {params.run} --output {params.output:q} --reference paper_figures/reference 2>&1 | tee {log:q}"
+        "python -m elastiqueue verify --run {params.run} --output {params.output:q} --reference paper_figures/reference > {log:q} 2>&1"
 
 
 rule evaluate:
@@ -127,7 +127,7 @@ rule evaluate:
         "(python -m elastiqueue claims --run {params.run} --claims {input.claims:q} --only {params.claims} --output {params.folder:q}"
         " && python -m elastiqueue verify --run {params.run} --output {params.output:q} --only {params.names} --into {params.folder:q}"
         " && python -m elastiqueue page --run {params.run} --output {params.output:q} --figures {params.figures:q} --into {params.folder:q})"
-        " 2>&1 | tee {log:q}"
+        " > {log:q} 2>&1"
 
 
 rule manifest:
@@ -151,4 +151,4 @@ rule manifest:
         root=root(f"{OUTPUT}/manifest.json"),
         sources=source_digest("elastiqueue.results.manifest"),
     shell:
-        "(cd {params.root:q} && python -m elastiqueue manifest --run {params.run} --output {params.output:q}) 2>&1 | tee {log:q}"
+        "(cd {params.root:q} && python -m elastiqueue manifest --run {params.run} --output {params.output:q}) > {log:q} 2>&1"

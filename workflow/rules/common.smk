@@ -142,11 +142,15 @@ def pilots(wildcards):
     return f"{RESULTS}/pilots/{wildcards.experiment}/{wildcards.chunk}.json" if chunk.steady else []
 
 
+def seconds(wildcards):
+    """Run time of a block of replications, to within a factor of some three."""
+    chunk = CHUNKS[wildcards.experiment][wildcards.chunk]
+    return (int(wildcards.last) - int(wildcards.first)) * chunk.seconds
+
+
 def minutes(wildcards, attempt):
     """Run time of a block to ask a batch system for: three times what its events take, and twice as much each time."""
-    count = int(wildcards.last) - int(wildcards.first)
-    chunk = CHUNKS[wildcards.experiment][wildcards.chunk]
-    return (1 + int(3 * count * chunk.seconds / 60)) * 2 ** (attempt - 1)
+    return (1 + int(3 * seconds(wildcards) / 60)) * 2 ** (attempt - 1)
 
 
 def files_of_blocks(experiment, chunk, ranges):

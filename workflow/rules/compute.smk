@@ -7,7 +7,7 @@ rule compute:
         provenance=f"{RESULTS}/computed/{{experiment}}.provenance.json",
     log:
         f"{RESULTS}/logs/compute/{{experiment}}.log",
-    priority: 1  # the longest job may be among them, and nothing waits for the simulations alone
+    priority: 100  # seconds, as of blocks of replications: the longest job may be among them
     resources:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=lambda wildcards, attempt: 2**attempt
@@ -16,4 +16,4 @@ rule compute:
         spec=lambda wildcards: EXPERIMENT[wildcards.experiment],
     shell:
         "python -m elastiqueue.workflow.steps compute --spec results/.specifications/{params.spec}.json"
-        " --output {output.table:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
+        " --output {output.table:q} --provenance {output.provenance:q} > {log:q} 2>&1"

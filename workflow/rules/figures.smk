@@ -26,7 +26,7 @@ rule draw:
             f"elastiqueue.figures.{RUN.figures[wildcards.figure].draw}",
         ),
     shell:
-        "python -m elastiqueue.workflow.steps draw --spec {params.spec:q} --summaries {input:q} --data {output.data:q} --pdf {output.pdf:q} --png {output.png:q} 2>&1 | tee {log:q}"
+        "python -m elastiqueue.workflow.steps draw --spec {params.spec:q} --summaries {input:q} --data {output.data:q} --pdf {output.pdf:q} --png {output.png:q} > {log:q} 2>&1"
 
 
 rule diagram:
@@ -47,4 +47,4 @@ rule diagram:
             "elastiqueue.figures.schema", f"elastiqueue.figures.{RUN.figures[wildcards.figure].draw}"
         ),
     shell:
-        "python -m elastiqueue.workflow.steps diagram --spec {params.spec:q} --pdf {output.pdf:q} --png {output.png:q} 2>&1 | tee {log:q}"
+        "python -m elastiqueue.workflow.steps diagram --spec {params.spec:q} --pdf {output.pdf:q} --png {output.png:q} > {log:q} 2>&1"

@@ -14,7 +14,7 @@ rule pilot:
         spec=specification,
     shell:
         "python -m elastiqueue.workflow.steps pilot --spec results/.specifications/{params.spec}.json"
-        " --output {output.windows:q} --provenance {output.provenance:q} 2>&1 | tee {log:q}"
+        " --output {output.windows:q} --provenance {output.provenance:q} > {log:q} 2>&1"
 
 
 rule simulate:
@@ -30,6 +30,7 @@ rule simulate:
     log:
         f"{RESULTS}/logs/simulate/{{experiment}}/{{chunk}}/{{first}}-{{last}}.log",
     cache: True
+    priority: seconds  # the longest first, so that no core is idle at the end
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=minutes,
@@ -39,7 +40,7 @@ rule simulate:
         last=lambda wildcards: int(wildcards.last),
     shell:
         "python -m elastiqueue.workflow.steps block --spec results/.specifications/{params.spec}.json --first {params.first} --last {params.last}"
-        " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} --before {input.before:q} 2>&1 | tee {log:q}"
+        " --output {output.blocks:q} --provenance {output.provenance:q} --pilots {input.pilots:q} --before {input.before:q} > {log:q} 2>&1"
 
 
 rule summarise:
@@ -59,4 +60,4 @@ rule summarise:
         sources=source_digest("elastiqueue.workflow.summaries"),
     shell:
         "python -m elastiqueue.workflow.steps summary --spec results/.specifications/{params.spec}.json"
-        " --blocks {params.root}/{params.results}/blocks/{wildcards.experiment} --output {output:q} 2>&1 | tee {log:q}"
+        " --blocks {params.root}/{params.results}/blocks/{wildcards.experiment} --output {output:q} > {log:q} 2>&1"

@@ -41,4 +41,4 @@ rule table:
         caption=lambda wildcards: CAPTIONS[wildcards.table],
         sources=source_digest("elastiqueue.tables.__main__"),
     shell:
-        "python -m elastiqueue.tables {wildcards.table} --inputs {input:q} --csv {output.csv:q} --md {output.md:q} --tex {output.tex:q} 2>&1 | tee {log:q}"
+        "python -m elastiqueue.tables {wildcards.table} --inputs {input:q} --csv {output.csv:q} --md {output.md:q} --tex {output.tex:q} > {log:q} 2>&1"

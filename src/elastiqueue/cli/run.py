@@ -1,7 +1,7 @@
 """Make a run of your own: the experiments, figures, tables and claims of its file, and nothing else.
 
 Relative paths in the file, and results, are taken from the folder of the file: results/NAME and the folder that
-`output` names. What is there and still fits is kept. Snakemake does the work; its log is results/NAME/logs/run.log.
+`output` names. What is there and still fits is kept. Snakemake does the work, and keeps a log in .snakemake/log.
 
 Examples:
   elastiqueue new study && elastiqueue run study/run.yaml
@@ -16,11 +16,8 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
-from elastiqueue.cli.options import Progress
-from elastiqueue.results.files import write_atomically
 from elastiqueue.scenarios.reading import ConfigError, read_yaml
 from elastiqueue.workflow.experiments import load
 from elastiqueue.workflow.runs import WORKFLOW, composed
@@ -55,37 +52,22 @@ def run(options: argparse.Namespace) -> int:
         ]
     if options.dry_run:
         command += ["--dry-run", "--quiet", "rules"]
-    log = file.parent / f"results/{config.run}/logs/run.log"
-    whole = [*command, "--", *options.targets]
-    with subprocess.Popen(whole, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        assert process.stdout is not None
+    with subprocess.Popen(
+        [*command, "--", *options.targets], text=True, stdout=subprocess.PIPE if options.dry_run else None
+    ) as process:
         try:
-            lines = _follow(process.stdout, None if options.dry_run else log)
+            said, _ = process.communicate()
         finally:  # an interrupt reaches Snakemake, too, which removes what is half made
             status = process.wait()
+    results = file.parent / f"results/{config.run}"
     if status:
-        own = dict.fromkeys(line for line in lines if line.startswith("elastiqueue: "))
-        print("\n".join(own or lines[-20:]), file=sys.stderr)
-        where = "" if options.dry_run else f"; all that was said is in {log}"
+        logs = sorted((file.parent / ".snakemake/log").glob("*.log"))
+        where = f"; all that was said is in {logs[-1]}" if logs and not options.dry_run else ""
         print(f"elastiqueue: run = {config.run}: is not complete{where}", file=sys.stderr)
-        return 2 if own else 1
+        return 2 if where and "\nelastiqueue: " in logs[-1].read_text(encoding="utf-8", errors="replace") else 1
     if options.dry_run:
-        table = "\n".join(lines).partition("Job stats:\n")[2].partition("\n\n")[0]
-        print(table or "nothing to be done")
+        print(said.partition("Job stats:\n")[2].partition("\n\n")[0] or "nothing to be done")
     else:
         figures = f"figures are in {file.parent / config.output}, " * bool(config.figures)
-        print(f"{config.run}: complete; {figures}tables in {log.parents[1]}")
+        print(f"{config.run}: complete; {figures}tables in {results}")
     return 0
-
-
-def _follow(output: Iterable[str], log: Path | None) -> list[str]:
-    """Show on a terminal how far Snakemake is, and keep what it says in the log; returns its lines."""
-    lines = []
-    with Progress("steps") as progress:
-        for line in output:
-            lines.append(line.rstrip("\n"))
-            if step := re.match(r"(\d+) of (\d+) steps", line):
-                progress(int(step[1]), int(step[2]))
-    if log is not None:
-        write_atomically(log, "\n".join(lines) + "\n")
-    return lines
