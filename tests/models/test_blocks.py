@@ -71,7 +71,7 @@ def test_both_simulators_have_one_distribution(name, tmp_path, monkeypatch):
 
     (The accelerated time integrals are conditional expectations, so that they vary less.) Bonferroni's level.
     """
-    monkeypatch.setattr(phase_blocks, "WORTH_IT", 0.0)  # blocks, though they do not pay in a small system
+    monkeypatch.setattr(phase_blocks, "MIN_RATIO", 0.0)  # blocks, though they do not pay in a small system
     scenario = _scenario(CASES[name], tmp_path)
     fast, fast_paths = simulate(scenario, 0, REPLICATIONS)
     plain, plain_paths = simulate(scenario, REPLICATIONS, 2 * REPLICATIONS, direct=True)

@@ -36,7 +36,7 @@ from elastiqueue.scenarios.reading import scenario_from
 from elastiqueue.engines.simulation import simulate
 from elastiqueue.models import definitions
 from elastiqueue.models.tabs import phase_blocks
-definitions.BLOCKS_FROM = phase_blocks.WORTH_IT = 0.0
+definitions.BLOCKS_FROM = phase_blocks.MIN_RATIO = 0.0
 out = []
 for values in json.loads(sys.argv[1]):
     for direct in (False, True):
@@ -81,7 +81,7 @@ def test_compiled_and_interpreted_kernels_give_the_same_bits():
 @pytest.fixture
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where they do not pay."""
-    monkeypatch.setattr(phase_blocks, "WORTH_IT", 0.0)
+    monkeypatch.setattr(phase_blocks, "MIN_RATIO", 0.0)
 
 
 @pytest.mark.parametrize("model", ["tabs", "jiq", "delayed_off"])
@@ -159,7 +159,7 @@ def test_paths_of_tabs_conserve_servers_and_tasks(servers, load, mu, nu, buffer,
     grid = np.arange(0, 20.5, 0.5)
     module = model_of(scenario)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(phase_blocks, "WORTH_IT", 0.0)
+        patch.setattr(phase_blocks, "MIN_RATIO", 0.0)
         run = module.simulate(scenario, stream(seed, scenario.digest(), 0), (0.0, 20.0), grid, direct)
     counts = run.path * servers
     assert np.allclose(counts, np.round(counts), atol=1e-9)

@@ -41,7 +41,7 @@ SPAN = Window(300.0, 2300.0)  # long beside every clock here, so that 64 batches
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point[:3])))
 def test_simulated_metrics_are_exact_metrics_within_five_standard_errors(point, direct, monkeypatch):
     monkeypatch.setattr(definitions, "BLOCKS_FROM", 0.0)  # blocks, though they do not pay in so small a system
-    monkeypatch.setattr(phase_blocks, "WORTH_IT", 0.0)
+    monkeypatch.setattr(phase_blocks, "MIN_RATIO", 0.0)
     model, servers, load, mu, nu, service, extra = point
     scenario = scenario_from(
         {

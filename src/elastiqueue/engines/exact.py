@@ -21,7 +21,7 @@ from elastiqueue.theory.chains import Chain
 from elastiqueue.theory.stationary_law import DEFAULT_MAX_STATES, converged_rates, enumerate_states, stationary_rates
 from elastiqueue.theory.tagged_task import TaggedTask
 
-MOST_NUMBERS = 100_000_000  # in the states of a chain: a gigabyte
+MAX_NUMBERS = 100_000_000  # in the states of a chain: a gigabyte
 
 
 def _value(metric: Any, rates: dict[str, float], tagged: Callable[[], TaggedTask]) -> float:
@@ -73,9 +73,9 @@ def exact(scenario: ServiceScenario, max_states: int = DEFAULT_MAX_STATES) -> Ex
         states, numbers = getattr(definition, "least_states", lambda *_: (1, 1))(scenario, level)
         if states > max_states:
             raise ValueError(f"states = {states:.4g} or more: at most max_states = {max_states} are allowed")
-        if states * numbers > MOST_NUMBERS:
+        if states * numbers > MAX_NUMBERS:
             raise ValueError(
-                f"states = {states} or more of {numbers} numbers each: at most {MOST_NUMBERS:,} numbers are allowed"
+                f"states = {states} or more of {numbers} numbers each: at most {MAX_NUMBERS:,} numbers are allowed"
             )
         return model.chain(scenario, level)
 

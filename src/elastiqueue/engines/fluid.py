@@ -17,7 +17,7 @@ from elastiqueue.scenarios.reading import ConfigError, ServiceScenario
 from elastiqueue.statistics.estimates import Estimate
 from elastiqueue.theory import fluid_limit as fluid
 
-MOST_COMPONENTS, MOST_FILLED = 1_000_000, 1_000  # levels times phases: of the buffer; that tasks may reach
+MAX_COMPONENTS, MAX_FILLED = 1_000_000, 1_000  # levels times phases: of the buffer; that tasks may reach
 
 
 def fluid_start(scenario: ServiceScenario) -> fluid.FluidState:
@@ -61,15 +61,15 @@ def fluid_path(scenario: ServiceScenario) -> fluid.FluidPath:
     filled = _most_waiting(arrival, scenario.horizon)
     if scenario.buffer is not None:
         filled = min(filled, scenario.buffer)
-        if scenario.buffer * phases > MOST_COMPONENTS:
+        if scenario.buffer * phases > MAX_COMPONENTS:
             raise ConfigError(
                 f"buffer = {scenario.buffer}: has {scenario.buffer * phases:,} levels and phases: must be at most "
-                f"{MOST_COMPONENTS:,} for the fluid limit"
+                f"{MAX_COMPONENTS:,} for the fluid limit"
             )
-    if filled * phases > MOST_FILLED:
+    if filled * phases > MAX_FILLED:
         raise ConfigError(
             f"arrival_rate: {arrival.maximum():g} until horizon = {scenario.horizon:g} fills {filled * phases:,.0f} "
-            f"levels and phases: must be at most {MOST_FILLED:,} for the fluid limit"
+            f"levels and phases: must be at most {MAX_FILLED:,} for the fluid limit"
         )
     grid = [float(t) for t in grid_of(scenario)]
     times = sorted({0.0, *grid, scenario.horizon, *([] if scenario.warm_up == "auto" else [float(scenario.warm_up)])})

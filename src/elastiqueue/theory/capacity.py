@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-MOST_CONFIGURATIONS = 1_000_000
+MAX_CONFIGURATIONS = 1_000_000
 
 Configuration = tuple[int, ...]
 Number = int | float | str | Fraction
@@ -99,9 +99,9 @@ def maximal_configurations(resources: Sequence[Number], needs: Sequence[Sequence
     steps = itertools.count(1)
 
     def extend(chosen: tuple[int, ...], free: list[int]) -> None:
-        if next(steps) > MOST_CONFIGURATIONS:
+        if next(steps) > MAX_CONFIGURATIONS:
             raise ValueError(
-                f"resources = {[float(x) for x in resources]}: a server has more than {MOST_CONFIGURATIONS:,} ways to "
+                f"resources = {[float(x) for x in resources]}: a server has more than {MAX_CONFIGURATIONS:,} ways to "
                 "begin a configuration: must be at most that many"
             )
         j = len(chosen)
@@ -109,9 +109,9 @@ def maximal_configurations(resources: Sequence[Number], needs: Sequence[Sequence
             if all(room(free, k) == 0 for k in range(j)):
                 found.append(chosen)
             return
-        most = room(free, j)
-        least = 0 if j < len(need) - 1 else most  # less of the last type leaves room for one more
-        for s in range(most, least - 1, -1):
+        largest = room(free, j)
+        smallest = 0 if j < len(need) - 1 else largest  # less of the last type leaves room for one more
+        for s in range(largest, smallest - 1, -1):
             extend((*chosen, s), [f - s * n for f, n in zip(free, need[j], strict=True)])
 
     extend((), have)
@@ -129,11 +129,11 @@ class ServerClass:
 def _check_types(classes: Sequence[ServerClass]) -> int:
     """The number of job types; every type must be served somewhere."""
     types = len(classes[0].configurations[0])
-    for s in (s for own in classes for s in own.configurations):
+    for s in (s for group in classes for s in group.configurations):
         if len(s) != types:
             raise ValueError(f"configurations = {list(s)}: must have {types} integers >= 0, one per job type")
     for j in range(types):
-        if not any(s[j] > 0 for own in classes for s in own.configurations):
+        if not any(s[j] > 0 for group in classes for s in group.configurations):
             raise ValueError(f"job_types: type {j + 1} fits on no server")
     return types
 
@@ -166,9 +166,9 @@ def _support(classes: Sequence[ServerClass], c: Sequence) -> tuple:
     """h(c) and a point of C at which it is attained."""
     types = len(c)
     point = [0] * types
-    for own in classes:
-        best = max(own.configurations, key=lambda s: _dot(c, s))
-        point = [x + own.count * y for x, y in zip(point, best, strict=True)]
+    for group in classes:
+        best = max(group.configurations, key=lambda s: _dot(c, s))
+        point = [x + group.count * y for x, y in zip(point, best, strict=True)]
     return _dot(c, point), tuple(point)
 
 
@@ -236,9 +236,9 @@ def facets(classes: Sequence[ServerClass]) -> tuple[Facet, ...]:
 
 def _maximisers(classes: Sequence[ServerClass], normal: Sequence[int]) -> list[list[Configuration]]:
     result = []
-    for own in classes:
-        best = max(_dot(normal, s) for s in own.configurations)
-        result.append([s for s in own.configurations if _dot(normal, s) == best])
+    for group in classes:
+        best = max(_dot(normal, s) for s in group.configurations)
+        result.append([s for s in group.configurations if _dot(normal, s) == best])
     return result
 
 
@@ -246,10 +246,10 @@ def _dimension(classes: Sequence[ServerClass], normal: Sequence[int]) -> int:
     """Dimension of the face of C in direction `normal` >= 0."""
     types = len(normal)
     directions: list[Sequence[int]] = []
-    for own in _maximisers(classes, normal):
-        directions.extend([x - y for x, y in zip(s, own[0], strict=True)] for s in own[1:])
+    for group in _maximisers(classes, normal):
+        directions.extend([x - y for x, y in zip(s, group[0], strict=True)] for s in group[1:])
         for j in range(types):  # C is downward closed: where c_j = 0 one may go down along axis j
-            if normal[j] == 0 and any(s[j] > 0 for s in own):
+            if normal[j] == 0 and any(s[j] > 0 for s in group):
                 directions.append([int(i == j) for i in range(types)])
     return _rank(directions)
 
@@ -267,7 +267,7 @@ class CapacityRegion:
 
     @property
     def servers(self) -> int:
-        return sum(own.count for own in self.classes)
+        return sum(group.count for group in self.classes)
 
     def contains(self, rates: Sequence[Number], interior: bool = False) -> bool:
         """Whether the rates are in C, or with `interior` whether some multiple > 1 of them is."""
@@ -313,8 +313,8 @@ class CapacityRegion:
     def face(self, k: int) -> tuple[tuple[int, ...], ...]:
         """Points whose downward closure within hyperplane k is facet k (its vertices among them), for drawing."""
         scaled = [
-            [tuple(own.count * x for x in s) for s in best]
-            for own, best in zip(self.classes, _maximisers(self.classes, self.facets[k].normal), strict=True)
+            [tuple(group.count * x for x in s) for s in best]
+            for group, best in zip(self.classes, _maximisers(self.classes, self.facets[k].normal), strict=True)
         ]
         return tuple(sorted({tuple(map(sum, zip(*parts, strict=True))) for parts in itertools.product(*scaled)}))
 

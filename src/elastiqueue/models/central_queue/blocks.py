@@ -60,7 +60,7 @@ def _settle(n, rule, instant, state):
 
 @njit(cache=True, inline="always")
 def _switch(x, mu, nu, state, counts):
-    """A standby or the end of a setup: by x >= 0 on the scale of the rates. Whether it is none of both."""
+    """The end of a standby period or of a setup: by x >= 0 on the scale of the rates. Whether it is neither."""
     idle = max(state[ON] - state[TASKS], 0)
     if x < mu * idle:
         state[ON] -= 1
@@ -85,40 +85,41 @@ def _block(n, arrival, doubtful, bound, mu, nu, rule, instant, events, state, wo
     busy servers, each times twice the number of intervals before it.
     """
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-    come, unit, standby, clock = ticks(arrival, bound), ticks(1.0, bound), ticks(mu, bound), ticks(nu, bound)
-    top = TICKS - come - ticks(doubtful, bound)
+    arrival_ticks, service_ticks = ticks(arrival, bound), ticks(1.0, bound)
+    standby_ticks, setup_ticks = ticks(mu, bound), ticks(nu, bound)
+    top = TICKS - arrival_ticks - ticks(doubtful, bound)
     on, tasks, setup = state[ON], state[TASKS], state[IN_SETUP]
     moved_on, sum_tasks, sum_setup, sum_busy = 0, 0, 0, 0
     arrivals, waited, departures = 0, 0, 0
     done, doubt = 0, False
     while done < events:
         busy = min(on, tasks)
-        high = top - standby * (on - busy) - clock * setup
-        if unit * busy > high:
+        high = top - standby_ticks * (on - busy) - setup_ticks * setup
+        if service_ticks * busy > high:
             break
         done += 1
         sum_tasks += tasks
         sum_setup += setup
         sum_busy += busy
         draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-        y = np.int64(draw >> _2) - come
+        y = np.int64(draw >> _2) - arrival_ticks
         if y < high:
-            came = 1 * (y < 0)
-            real = 1 * (y < unit * busy)
-            met = came * (tasks >= on)
-            arrivals += came
-            waited += met
-            departures += real - came
-            tasks += 2 * came - real
+            is_arrival = 1 * (y < 0)
+            is_event = 1 * (y < service_ticks * busy)
+            waits = is_arrival * (tasks >= on)
+            arrivals += is_arrival
+            waited += waits
+            departures += is_event - is_arrival
+            tasks += 2 * is_arrival - is_event
             if rule == KEEPS:
-                setup += met * (on + setup < n)
+                setup += waits * (on + setup < n)
             if instant:
                 moved_on += (min(on, tasks) - on) * done
                 on = min(on, tasks)
             setup = in_setup(n, rule, on, tasks, setup)
             continue
         state[ON], state[TASKS], state[IN_SETUP] = on, tasks, setup
-        doubt = _switch((TICKS - come - y) * (bound / TICKS), mu, nu, state, counts) and doubtful > 0.0
+        doubt = _switch((TICKS - arrival_ticks - y) * (bound / TICKS), mu, nu, state, counts) and doubtful > 0.0
         _settle(n, rule, instant, state)
         moved_on += (state[ON] - on) * done
         on, setup = state[ON], state[IN_SETUP]
@@ -143,14 +144,14 @@ def _flips(n, arrival, doubtful, bound, coin, mu, nu, rule, instant, events, sta
     rest = bound - 2 * coin
     per_flip = 1.0 / math.log1p(-rest / bound)
     per_rise = 1.0 / max(abs(1.0 - mu), nu, 1e-3)
-    come, unit = ticks(arrival - coin, rest), ticks(1.0, rest)
-    standby, clock = ticks(mu, rest), ticks(nu, rest)
-    top = TICKS - come - ticks(doubtful, rest)
+    arrival_ticks, service_ticks = ticks(arrival - coin, rest), ticks(1.0, rest)
+    standby_ticks, setup_ticks = ticks(mu, rest), ticks(nu, rest)
+    top = TICKS - arrival_ticks - ticks(doubtful, rest)
     room = bound - arrival - doubtful
-    passed, last, doubt = 0, 2 * events, False
+    elapsed, last, doubt = 0, 2 * events, False
     draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
     run = int(math.log(1.0 - np.float64(draw >> _11) * TO_UNIT) * per_flip)
-    while passed < last:
+    while elapsed < last:
         on, tasks, setup = state[ON], state[TASKS], state[IN_SETUP]
         busy = min(on, tasks)
         idle, waiting, spare = on - busy, tasks - busy, busy - coin
@@ -169,7 +170,7 @@ def _flips(n, arrival, doubtful, bound, coin, mu, nu, rule, instant, events, sta
             limit = waiting - needed
             if waiting < needed:
                 limit, starts = min(waiting, needed - waiting), -1
-        limit = min(limit, int(slack * per_rise) + 1, (last - passed) >> 1)
+        limit = min(limit, int(slack * per_rise) + 1, (last - elapsed) >> 1)
         flips = min(run, limit)
         if limit > 0:
             heads, todo = 0, flips
@@ -180,7 +181,7 @@ def _flips(n, arrival, doubtful, bound, coin, mu, nu, rule, instant, events, sta
             draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
             heads += ones((draw >> _1) >> np.uint64(63 - todo))
             rise = 2 * heads - flips
-            middle = passed + flips + 1  # the flips are exchangeable: each at the middle of the run
+            middle = elapsed + flips + 1  # the flips are exchangeable: each at the middle of the run
             state[TASKS] += rise
             moved[1] += rise * middle
             if idle > 0:
@@ -192,40 +193,40 @@ def _flips(n, arrival, doubtful, bound, coin, mu, nu, rule, instant, events, sta
                 moved[2] += more * middle
             counts[ARRIVALS] += heads
             counts[DEPARTURES] += flips - heads
-            passed += 2 * flips
+            elapsed += 2 * flips
             run -= flips
             if flips == limit:
                 continue
-        passed += 2
+        elapsed += 2
         on, tasks, setup = state[ON], state[TASKS], state[IN_SETUP]
         busy = min(on, tasks)
         draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
         if run > 0:  # a flip at the edge of a run
             run -= 1
-            came = draw & _1 == 1
-            gone = not came
+            is_arrival = draw & _1 == 1
+            is_departure = not is_arrival
         else:
             run = int(math.log(1.0 - np.float64(draw >> _11) * TO_UNIT) * per_flip)
             draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-            y = np.int64(draw >> _2) - come
-            came = y < 0
-            gone = not came and y < unit * (busy - coin)
-            if y >= top - standby * (on - busy) - clock * setup:
-                doubt = _switch((TICKS - come - y) * (rest / TICKS), mu, nu, state, counts) and doubtful > 0.0
-        if came:
+            y = np.int64(draw >> _2) - arrival_ticks
+            is_arrival = y < 0
+            is_departure = not is_arrival and y < service_ticks * (busy - coin)
+            if y >= top - standby_ticks * (on - busy) - setup_ticks * setup:
+                doubt = _switch((TICKS - arrival_ticks - y) * (rest / TICKS), mu, nu, state, counts) and doubtful > 0.0
+        if is_arrival:
             _arrive(n, rule, state, counts)
-        elif gone:
+        elif is_departure:
             state[TASKS] -= 1
             counts[DEPARTURES] += 1
         _settle(n, rule, instant, state)
-        moved[0] += (state[ON] - on) * passed
-        moved[1] += (state[TASKS] - tasks) * passed
-        moved[2] += (state[IN_SETUP] - setup) * passed
-        moved[3] += (min(state[ON], state[TASKS]) - busy) * passed
+        moved[0] += (state[ON] - on) * elapsed
+        moved[1] += (state[TASKS] - tasks) * elapsed
+        moved[2] += (state[IN_SETUP] - setup) * elapsed
+        moved[3] += (min(state[ON], state[TASKS]) - busy) * elapsed
         if doubt:
             break
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
-    return passed // 2, doubt
+    return elapsed // 2, doubt
 
 
 @njit(cache=True)
@@ -233,7 +234,7 @@ def _advance(n, times, steps, amplitude, omega, mu, nu, rule, start, end, state,
     """Simulate from `start` to `end` in uniformised blocks; the arrival rate per server as in `sampling.thinning`."""
     instant = math.isinf(mu)
     if instant:
-        mu = 0.0  # no server is ever idle-on, so that the clock never runs
+        mu = 0.0  # no server is ever idle-on, so that this clock never runs
     # Most that one event adds to the total rate: arrival to an idle-on server, arrival that starts a setup, departure
     # that leaves a server idle-on, setup completed (with a task waiting; without; with another setup in its place).
     delta = max(1.0 - mu, nu, mu - 1.0, 1.0 - nu, mu - nu, 1.0 if rule == STAGGERS else 0.0)

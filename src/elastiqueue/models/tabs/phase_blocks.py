@@ -31,31 +31,31 @@ from elastiqueue.sampling.uniformised import cut, planned
 # met a service in each phase.
 ARRIVALS, WAITED, LOST_OFF, LOST_FULL, FOUND, GREEN, RED, STARTED, COMPLETED, SHORTENED, PHASES = range(11)
 MET = PHASES + 1
-IDLE_ON, IDLE_OFF, SETUP = range(3)  # positions in integrals and in the state `others`
-TOP = 3  # position in `others`: the longest queue of the block
-MOST = 4096  # events of a block
+IDLE_ON, IDLE_OFF, SETUP = range(3)  # positions in integrals and in the state `pools`
+TOP = 3  # position in `pools`: the longest queue of the block
+MAX_EVENTS = 4096  # events of a block
 CELLS, CELL, BITS, PER_DRAW = 1024, np.uint64(1023), np.uint64(10), 6  # of the table; a draw names six of them
-COUNTED, FIELD, MOST_COUNTED = 8, 8, np.uint64(255)  # kinds of event in the table, a byte for each
+COUNTED, FIELD, MAX_COUNTED = 8, 8, np.uint64(255)  # kinds of event in the table, a byte for each
 NEVER = -(2**62)  # change of U by what is no sure event
 SPARE, WANDER = 0.25, 2.0  # `room_of`: each makes blocks cheap to go on with, and table and bound worse
-WORTH_IT = 1.2  # least total rate in a block, in terms of those that it adds to the bound or does not count on
+MIN_RATIO = 1.2  # least total rate in a block, in terms of those that it adds to the bound or does not count on
 _11 = np.uint64(11)
 
 
 @njit(cache=True, inline="always")
-def _arrive(share, passed, buffer, initial, servers, queue, others, counts, moved):
+def _arrive(share, elapsed, buffer, initial, servers, queue, pools, counts, moved):
     """An arrival, its choices made by `share` in [0, 1).
 
     servers[i, j]: servers with i tasks in phase j, i >= 1; servers[0, j]: with two or more. queue[i] = Q_i.
-    others: U, D0, D1, longest queue. moved: changes of D0, D1, Q_2, ..., at their places behind those of U and Q_1,
-    times the intervals `passed`.
+    pools: U, D0, D1, longest queue. moved: changes of D0, D1, Q_2, ..., at their places behind those of U and Q_1,
+    times the intervals `elapsed`.
     """
     counts[ARRIVALS] += 1
-    if others[IDLE_ON] > 0:
+    if pools[IDLE_ON] > 0:
         servers[1, pick(share, initial)] += 1
-        others[IDLE_ON] -= 1
+        pools[IDLE_ON] -= 1
         queue[1] += 1
-        others[TOP] = max(others[TOP], 1)
+        pools[TOP] = max(pools[TOP], 1)
         return
     busy = queue[1]
     if busy == 0:
@@ -78,24 +78,24 @@ def _arrive(share, passed, buffer, initial, servers, queue, others, counts, move
             if i == 1:
                 servers[0, j] += 1
             queue[i + 1] += 1
-            others[TOP] = max(others[TOP], i + 1)
-            moved[3 + i] += passed
+            pools[TOP] = max(pools[TOP], i + 1)
+            moved[3 + i] += elapsed
             counts[WAITED] += 1
             counts[FOUND] += i - 1
             counts[MET + j] += 1
             phases = servers.shape[1] - 1
             if counts.size > MET + phases:  # behind: how many found i tasks and phase j; the last with all above
                 counts[min(MET + i * phases + j, counts.size - phases + j)] += 1
-    if others[IDLE_OFF] > 0:
-        others[IDLE_OFF] -= 1
-        others[SETUP] += 1
-        moved[IDLE_OFF] -= passed
-        moved[SETUP] += passed
+    if pools[IDLE_OFF] > 0:
+        pools[IDLE_OFF] -= 1
+        pools[SETUP] += 1
+        moved[IDLE_OFF] -= elapsed
+        moved[SETUP] += elapsed
         counts[STARTED] += 1
 
 
 @njit(cache=True, inline="always")
-def _evolve(x, passed, mu, nu, doubtful, gammas, initial, ways, servers, queue, others, counts, moved):
+def _evolve(x, elapsed, mu, nu, doubtful, gammas, initial, ways, servers, queue, pools, counts, moved):
     """Any other event, or none, chosen by x >= 0 on the scale of the rates; servers of one task come first.
 
     Whether it is an arrival at the doubtful part of the arrival rate, which is left to the caller.
@@ -126,9 +126,9 @@ def _evolve(x, passed, mu, nu, doubtful, gammas, initial, ways, servers, queue, 
                 counts[PHASES] += 1
                 return False
             queue[i] -= 1
-            moved[2 + i] -= passed
+            moved[2 + i] -= elapsed
             if i == 1:
-                others[IDLE_ON] += 1
+                pools[IDLE_ON] += 1
                 counts[GREEN] += 1
                 return False
             j = pick(share / min(ways[k, 0], 1.0), initial)
@@ -137,18 +137,18 @@ def _evolve(x, passed, mu, nu, doubtful, gammas, initial, ways, servers, queue, 
                 servers[0, j] += 1
             counts[SHORTENED] += 1
             return False
-    if x < mu * others[IDLE_ON]:
-        others[IDLE_ON] -= 1
-        others[IDLE_OFF] += 1
-        moved[IDLE_OFF] += passed
+    if x < mu * pools[IDLE_ON]:
+        pools[IDLE_ON] -= 1
+        pools[IDLE_OFF] += 1
+        moved[IDLE_OFF] += elapsed
         counts[RED] += 1
-    elif x - mu * others[IDLE_ON] < nu * others[SETUP]:
-        others[SETUP] -= 1
-        others[IDLE_ON] += 1
-        moved[SETUP] -= passed
+    elif x - mu * pools[IDLE_ON] < nu * pools[SETUP]:
+        pools[SETUP] -= 1
+        pools[IDLE_ON] += 1
+        moved[SETUP] -= elapsed
         counts[COMPLETED] += 1
     else:
-        return x - mu * others[IDLE_ON] - nu * others[SETUP] < doubtful
+        return x - mu * pools[IDLE_ON] - nu * pools[SETUP] < doubtful
     return False
 
 
@@ -169,20 +169,20 @@ def room_of(total):
 
 
 @njit(cache=True, inline="always")
-def _settle(kinds, latest, happened, n, servers, queue, others):
+def _settle(kinds, latest, happened, n, servers, queue, pools):
     """Carry the latest sure events into the state. servers[1, K] takes those without a phase."""
     before, after, _ = kinds
     for kind in range(min(before.size, COUNTED)):
-        number = np.int64((latest >> np.uint64(FIELD * kind)) & MOST_COUNTED)
+        number = np.int64((latest >> np.uint64(FIELD * kind)) & MAX_COUNTED)
         servers[1, before[kind]] -= number
         servers[1, after[kind]] += number
         happened[kind] += number
-    queue[1] = n - others[IDLE_ON] - others[IDLE_OFF] - others[SETUP]
+    queue[1] = n - pools[IDLE_ON] - pools[IDLE_OFF] - pools[SETUP]
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _block(
-    n, arrival, doubtful, bound, mu, nu, delta, buffer, service, kinds, room, events, servers, queue, others, words,
+    n, arrival, doubtful, bound, mu, nu, delta, buffer, service, kinds, room, events, servers, queue, pools, words,
     counts, moved, work,
 ):  # fmt: skip
     """Events of a block until the bound may be passed, `events` are done, or one is a doubtful arrival.
@@ -216,14 +216,14 @@ def _block(
     nothing = np.uint64(size)
     rest = bound * ((CELLS - first) / CELLS)
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-    idle, area, passed, allowed, latest, doubt = others[IDLE_ON], 0, 0, 0, np.uint64(0), False
-    while passed < events and not doubt:
+    idle, area, elapsed, allowed, latest, doubt = pools[IDLE_ON], 0, 0, 0, np.uint64(0), False
+    while elapsed < events and not doubt:
         if allowed < PER_DRAW:  # how many events, at worst, would pass the bound or use up what is not counted on?
-            others[IDLE_ON] = idle
-            _settle(kinds, latest, happened, n, servers, queue, others)
+            pools[IDLE_ON] = idle
+            _settle(kinds, latest, happened, n, servers, queue, pools)
             latest = np.uint64(0)
-            total = arrival + doubtful + mu * idle + nu * others[SETUP]
-            allowed = np.int64(MOST_COUNTED)
+            total = arrival + doubtful + mu * idle + nu * pools[SETUP]
+            allowed = np.int64(MAX_COUNTED)
             for k in range(phases):
                 total += gammas[k] * (sure[k] + servers[1, k] + servers[0, k])
                 if sure[k] > 0:
@@ -231,7 +231,7 @@ def _block(
             allowed = min(allowed, int((bound - total) / delta))
             if allowed < PER_DRAW:
                 break
-        todo = min(PER_DRAW, events - passed)
+        todo = min(PER_DRAW, events - elapsed)
         allowed -= todo
         draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
         while True:
@@ -246,17 +246,17 @@ def _block(
                 area += idle
                 draw >>= BITS
                 todo -= 1
-                passed += 1
+                elapsed += 1
             if todo == 0:
                 break
             draw >>= BITS
             todo -= 1
-            passed += 1
-            others[IDLE_ON] = idle
-            _settle(kinds, latest, happened, n, servers, queue, others)
+            elapsed += 1
+            pools[IDLE_ON] = idle
+            _settle(kinds, latest, happened, n, servers, queue, pools)
             latest = np.uint64(0)
-            own, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-            x = np.float64(own >> _11) * TO_UNIT
+            second, s0, s1, s2, s3 = step(s0, s1, s2, s3)
+            x = np.float64(second >> _11) * TO_UNIT
             if kind == nothing:
                 x *= rest
                 cut = 0
@@ -268,26 +268,26 @@ def _block(
                     x /= beyond[cut]
             if kind == nothing:
                 doubt = _evolve(
-                    x, passed, mu, nu, doubtful, gammas, initial, ways, servers, queue, others, counts, moved
+                    x, elapsed, mu, nu, doubtful, gammas, initial, ways, servers, queue, pools, counts, moved
                 )
             elif idle + gain[kind] >= 0:
                 servers[1, before[kind]] -= 1
                 servers[1, after[kind]] += 1
                 happened[kind] += 1
-                others[IDLE_ON] += gain[kind]
+                pools[IDLE_ON] += gain[kind]
             else:
                 for k in range(phases):
                     servers[1, k] += sure[k]
-                _arrive(x, passed, buffer, initial, servers, queue, others, counts, moved)
+                _arrive(x, elapsed, buffer, initial, servers, queue, pools, counts, moved)
                 for k in range(phases):
                     servers[1, k] -= sure[k]
-            idle = others[IDLE_ON]
+            idle = pools[IDLE_ON]
             area += idle
             if doubt:
                 break
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
-    others[IDLE_ON] = idle
-    _settle(kinds, latest, happened, n, servers, queue, others)
+    pools[IDLE_ON] = idle
+    _settle(kinds, latest, happened, n, servers, queue, pools)
     for k in range(phases):
         servers[1, k] += sure[k]
     for kind in range(size):
@@ -297,13 +297,13 @@ def _block(
             counts[GREEN] += happened[kind]
         else:
             counts[PHASES] += happened[kind]
-    return passed, area, doubt
+    return elapsed, area, doubt
 
 
 @njit(cache=True)
 def _by_block(
     n, arrival, doubtful, total, room, most, mu, nu, delta, buffer, service, kinds, t, end, stop, servers, queue,
-    others, words, counts, integrals, moved, work,
+    pools, words, counts, integrals, moved, work,
 ):  # fmt: skip
     """One block from time t on, at most to `stop`; the time reached, and whether its last event is a doubtful arrival.
 
@@ -312,28 +312,29 @@ def _by_block(
     Time integrals are those of the state at the end of the block, less every change times the intervals before it.
     """
     bound = total + (room + 1) * delta
-    m = min(max(2 * room * room, 64), MOST, 32 + int(min(bound * (end - t), float(MOST))))  # no more than may be needed
+    needed = 32 + int(min(bound * (end - t), float(MAX_EVENTS)))
+    m = min(max(2 * room * room, 64), MAX_EVENTS, needed)
     if most > 0.0:
         m = min(m, max(int(most * bound), 16))
     length, until, events, intervals = planned(m, bound, t, stop, words)
-    idle = others[IDLE_ON]
+    idle = pools[IDLE_ON]
     done, area, doubt = _block(
-        n, arrival, doubtful, bound, mu, nu, delta, buffer, service, kinds, room, events, servers, queue, others, words,
+        n, arrival, doubtful, bound, mu, nu, delta, buffer, service, kinds, room, events, servers, queue, pools, words,
         counts, moved, work,
     )  # fmt: skip
     if done < events or (doubt and done < intervals):
         length = cut(done, intervals, length, words)
         until, intervals = t + length, done
     weight = length / intervals
-    on = weight * (idle + area + (intervals - done - 1) * others[IDLE_ON])
-    off = weight * (intervals * others[IDLE_OFF] - moved[IDLE_OFF])
-    setup = weight * (intervals * others[SETUP] - moved[SETUP])
+    on = weight * (idle + area + (intervals - done - 1) * pools[IDLE_ON])
+    off = weight * (intervals * pools[IDLE_OFF] - moved[IDLE_OFF])
+    setup = weight * (intervals * pools[SETUP] - moved[SETUP])
     integrals[IDLE_ON] += on
     integrals[IDLE_OFF] += off
     integrals[SETUP] += setup
     integrals[3] += n * length - on - off - setup
     moved[IDLE_OFF] = moved[SETUP] = 0
-    for i in range(2, others[TOP] + 1):
+    for i in range(2, pools[TOP] + 1):
         integrals[2 + i] += weight * (intervals * queue[i] - moved[2 + i])
         moved[2 + i] = 0
     return until, doubt
@@ -341,7 +342,7 @@ def _by_block(
 
 @njit(cache=True)
 def advance(
-    n, times, steps, amplitude, omega, mu, nu, delta, buffer, service, kinds, start, end, servers, queue, others, words,
+    n, times, steps, amplitude, omega, mu, nu, delta, buffer, service, kinds, start, end, servers, queue, pools, words,
     counts, integrals,
 ):  # fmt: skip
     """Simulate from `start` to `end`. Returns what may have grown: servers, queue, integrals.
@@ -354,23 +355,23 @@ def advance(
     work = (table, gain, one, np.empty(size, np.int64), np.empty(size), np.empty(gammas.size, np.int64))
     t, k = start, 0
     while t < end:
-        while others[TOP] > 1 and queue[others[TOP]] == 0:
-            others[TOP] -= 1
-        longest = min(others[TOP] + MOST, buffer) + 2  # an event lengthens no queue by more than one
+        while pools[TOP] > 1 and queue[pools[TOP]] == 0:
+            pools[TOP] -= 1
+        longest = min(pools[TOP] + MAX_EVENTS, buffer) + 2  # an event lengthens no queue by more than one
         if longest > queue.size:
             servers, queue = with_room(servers, longest), with_room(queue, longest)
             integrals, moved = with_room(integrals, longest + 2), with_room(moved, longest + 2)
         k, stop, low, high = window(t, end, k, n, times, steps, amplitude, omega)
-        total = high * n + _service_rate(gammas, servers) + mu * others[IDLE_ON] + nu * others[SETUP]
+        total = high * n + _service_rate(gammas, servers) + mu * pools[IDLE_ON] + nu * pools[SETUP]
         room = room_of(total)
         most = 0.75 * (stop - t) if amplitude != 0.0 else 0.0  # rarely cut, which costs more than another block
         t, doubt = _by_block(
             n, low * n, (high - low) * n, total, room, most, mu, nu, delta, buffer, service, kinds, t, end, stop,
-            servers, queue, others, words, counts, integrals, moved, work,
+            servers, queue, pools, words, counts, integrals, moved, work,
         )  # fmt: skip
         if doubt:
             rate, k = rate_at(t, k, times, steps, amplitude, omega)
             share = uniform(words) * (high - low) / (rate - low) if rate > low else 1.0
             if share < 1.0:
-                _arrive(share, 0, buffer, service[1], servers, queue, others, counts, moved)
+                _arrive(share, 0, buffer, service[1], servers, queue, pools, counts, moved)
     return servers, queue, integrals

@@ -27,7 +27,7 @@ def applies(scenario: ServiceScenario) -> bool:
         return False
     total = scenario.servers * scenario.arrival.mean() * (1 + sum(service.visits()))
     left_out = phase_blocks.room_of(total) * (_delta(scenario) + sum(service.rates))
-    return total >= phase_blocks.WORTH_IT * left_out
+    return total >= phase_blocks.MIN_RATIO * left_out
 
 
 def _delta(scenario: ServiceScenario) -> float:
