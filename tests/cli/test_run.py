@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -85,6 +87,89 @@ def test_a_mistake_is_one_line_and_nothing_is_written(tmp_path, capfd, change, s
     assert os.listdir(tmp_path) == ["run.yaml"]
 
 
+CLAIM = {
+    "statement": "A threshold of 0 is TABS.",
+    "figures": ["power"],
+    "parts": [
+        {"test": "bound", "says": "the power is that of TABS", "within": 30.0,
+         "of": {"experiment": "own", "metric": "power", "where": {"level": 0}, "match": ["servers"],
+                "minus": {"experiment": "sweep", "metric": "power"}}},
+    ],
+}  # fmt: skip
+
+
+def _with_policy(folder: Path) -> Path:
+    """A run whose experiment, figure and claim rest on a policy of its own, beside it."""
+    (folder / "policies").mkdir()
+    shutil.copy(ROOT / "config/examples/policies/tabs_threshold.py", folder / "policies")
+    own = {**TINY["experiments"]["sweep"], "metrics": ["power"]}
+    own |= {
+        "scenario": {**own["scenario"], "model": "policies/tabs_threshold.py"},
+        "grid": {**own["grid"], "level": [0, 1]},
+    }
+    figure = {"experiments": ["own"], "x": "level", "y": "power", "curves": {"by": "servers"}}
+    values = {"replications": 10, "experiments": {**TINY["experiments"], "own": own}, "figures": {"power": figure}}
+    (folder / "study.yaml").write_text(yaml.safe_dump({"run": "study", "claims": "claims.yaml", **values}))
+    (folder / "claims.yaml").write_text(yaml.safe_dump({"level": 0.05, "claims": {"T": CLAIM}}))
+    return folder / "study.yaml"
+
+
+def _verdicts(folder: Path) -> dict[str, str]:
+    claims = json.loads((folder / "results/study/claims.json").read_text())["claims"]
+    return {name: claim["verdict"] for name, claim in claims.items()}
+
+
+def test_a_policy_of_ones_own_has_its_figure_and_its_claim(tmp_path, capfd, monkeypatch):
+    study = _with_policy(tmp_path)
+    assert main(["run", str(study), "--cores", "2"]) == 0
+    assert (tmp_path / "results/study/power.pdf").stat().st_size > 5_000
+    assert _verdicts(tmp_path) == {"T": "supported"}
+    assert "A threshold of 0 is TABS." in (tmp_path / "results/study/index.html").read_text()
+    monkeypatch.chdir(ROOT)
+    assert main(["run", str(study), "-n"]) == 0
+    assert capfd.readouterr().out.endswith("nothing to be done\n")
+    policy = tmp_path / "policies/tabs_threshold.py"
+    policy.write_text(policy.read_text().replace("busy == 0", "busy <= 1"))
+    assert main(["run", str(study), "-n"]) == 0  # an edited policy simulates its own experiment again
+    rows = dict(line.split() for line in capfd.readouterr().out.splitlines()[2:])
+    assert {rows[name] for name in ("simulate", "summarise", "draw", "claims")} == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("experiment: own", "experiment: owns", "claims.T: experiment = owns: must be one of own, sweep"),
+        ("metric: power", "metric: mean_wait", "claims.T: metric = mean_wait: is none that own keeps"),
+        ("level: 0\n", "levels: 0\n", "claims.T: where = levels: must be one of abort_setups,"),
+        ("- servers", "- server", "claims.T: match = server: must be one of abort_setups,"),
+        ("- power", "- powers", "claims.T: figures = powers: must be one of power"),
+        ("test: bound", "test: bind", "'bind'"),
+        ("within: 30.0", "within: -1", "within = -1"),
+        ("level: 0.05", "level: 5", "level = 5"),
+        ("statement", "sentence", "statement: is missing"),
+    ],
+)
+def test_a_mistake_in_a_claim_is_one_line_before_anything_is_simulated(tmp_path, capfd, old, new, says):
+    study = _with_policy(tmp_path)
+    text = (tmp_path / "claims.yaml").read_text()
+    assert old in text
+    (tmp_path / "claims.yaml").write_text(text.replace(old, new))
+    assert main(["run", str(study)]) == 2
+    error = capfd.readouterr().err
+    assert says in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("key", ["mean", "label", "note", "time"])
+def test_a_key_of_a_policy_that_is_a_column_of_tables_is_refused(tmp_path, capfd, key):
+    study = _with_policy(tmp_path)
+    policy = tmp_path / "policies/tabs_threshold.py"
+    policy.write_text(policy.read_text().replace("    level: Ann", f"    {key}: int = 1\n    level: Ann"))
+    assert main(["run", str(study)]) == 2
+    assert f"its key {key} must be renamed" in capfd.readouterr().err
+
+
 def test_what_stands_alone_and_what_changes_the_papers_run():
     papers = ROOT / "config/config.yaml", ROOT / "config/claims.yaml"
     alone = composed({"run": "own", **TINY}, *papers)
@@ -113,10 +198,11 @@ def test_an_installed_wheel_runs_a_file_of_ones_own_without_the_checkout(tmp_pat
     (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")  # whose own .pth files are not read
     call(python, "-m", "pip", "install", "-q", "--no-deps", "--force-reinstall", *map(str, tmp_path.glob("*.whl")))
     assert str(tmp_path) in call(python, "-c", "import elastiqueue; print(elastiqueue.__file__)")
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(TINY))
+    _with_policy(tmp_path)
     command = str(tmp_path / "venv/bin/elastiqueue")
     assert "study: complete" in call(command, "run", "study.yaml", "--cores", "2")
     assert (tmp_path / "results/study/power.pdf").exists()
+    assert _verdicts(tmp_path) == {"T": "supported"}
     (tmp_path / "papers.yaml").write_text("extends: papers\nrun: mine\noutput: results/mine\nreplications: 3\n")
     assert "figB7" not in call(command, "run", "papers.yaml", "-n", "--targets", "results/mine/fig3.pdf")
     (tmp_path / "Snakefile").write_text(
@@ -127,5 +213,7 @@ use rule * from queues
 """
     )
     (tmp_path / "own.yaml").write_text(yaml.safe_dump({"run": "own", **TINY}))
+    alone = (python, "-m", "snakemake", "--snakefile", f"{ROOT}/workflow/Snakefile", "-n", "--cores", "1")
+    assert "nothing to be done" in call(*alone, "--configfile", "study.yaml").lower()
     module = (python, "-m", "snakemake", "-n", "--cores", "1", "--configfile", "own.yaml")
     assert "results/own/power.pdf" in call(*module, "--", "results/own/power.pdf")

@@ -211,7 +211,7 @@ def test_a_figure_needs_what_stands_along_its_axes():
     assert "curves" in drawings()
 
 
-@pytest.mark.parametrize("name", ["serverless", "virtual_machines", "flash_crowd"])
+@pytest.mark.parametrize("name", ["serverless", "virtual_machines", "flash_crowd", "threshold"])
 def test_every_example_is_a_run_of_its_own_with_a_page(name):
     config = load(
         composed(

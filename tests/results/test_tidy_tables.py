@@ -15,3 +15,10 @@ def test_a_label_is_a_text_whatever_it_looks_like(label, tmp_path):
     assert table["se"].isna().all()
     write_table(table, tmp_path / "two.csv")
     assert (tmp_path / "two.csv").read_bytes() == (tmp_path / "one.csv").read_bytes()
+
+
+def test_a_key_of_the_users_may_be_a_number_where_another_models_is_a_text(tmp_path):
+    """`level` is job or workload in a cluster, and a fraction in a policy of the examples."""
+    for level in ("workload", 0.25):
+        write_rows([{"label": "", "level": level}], tmp_path / "one.csv")
+        assert read_table(tmp_path / "one.csv")["level"].tolist() == [level]

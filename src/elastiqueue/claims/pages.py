@@ -42,10 +42,15 @@ def part_line(part: Mapping[str, Any]) -> str:
     return f"{part['verdict']:<14}- {part['says']}: {value}" + (f" {required} (margin {margin} s.e.)" if margin else "")
 
 
+def _source(claim: Mapping[str, Any]) -> str:
+    """Where the claim is made: paper A, Section 5; empty for one of the user's own."""
+    return ", ".join(filter(None, (f"paper {claim['paper']}" if claim["paper"] else "", claim["where"])))
+
+
 def _claim_rows(verdicts: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return [
         (
-            name, claim["verdict"], claim["statement"], f"paper {claim['paper']}, {claim['where']}",
+            name, claim["verdict"], claim["statement"], _source(claim),
             *_cells(claim["tightest"]),
         )
         for name, claim in verdicts["claims"].items()
@@ -90,7 +95,7 @@ def legend(verdicts: Mapping[str, Any]) -> str:
 
 def markdown(verdicts: Mapping[str, Any], run: str) -> str:
     """The table of claims, then what each consists of."""
-    lines = [f"# Claims of the papers, judged on the run `{run}`", "", f"{counts(verdicts)}.", "", legend(verdicts), ""]
+    lines = [f"# Claims, judged on the run `{run}`", "", f"{counts(verdicts)}.", "", legend(verdicts), ""]
     lines += markdown_table(CLAIM_HEADS, _claim_rows(verdicts))
     for name, claim in verdicts["claims"].items():
         lines += ["", f"## {name}: {claim['verdict']}", "", claim["statement"]]
@@ -199,7 +204,8 @@ def report_page(
         for figure_name in claim["figures"]:
             shown_by.setdefault(figure_name, []).append(name)
         body.append(f'<h2 id="{name}">{name} {_verdict(claim["verdict"])}</h2><p>{html.escape(claim["statement"])}</p>')
-        body.append(f"<p>Paper {claim['paper']}, {html.escape(claim['where'])}. {html.escape(claim['note'])}</p>")
+        remarks = [f"P{source[1:]}." if (source := _source(claim)).startswith("p") else source, claim["note"]]
+        body.append(f"<p>{html.escape(' '.join(filter(None, remarks)))}</p>")
         if shown := [name for name in claim["figures"] if name in drawn]:
             body.append(f"<p>Shown in {_links(shown, anchor)}.</p>")
         body.append(_html_table(*_table_of(claim)))

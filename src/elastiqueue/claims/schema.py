@@ -155,10 +155,10 @@ class Readings(Strict):
 
 
 class Claim(Strict):
-    """A statement of a paper."""
+    """A statement, of a paper or of the user's own."""
 
-    paper: Literal["A", "B"]
-    where: str = Field(description="Where in the paper it is made.")
+    paper: Literal["A", "B"] | None = Field(None, description="Paper that makes it; null: it is the user's own.")
+    where: str = Field("", description="Where in the paper it is made.")
     statement: str = Field(description="The claim, in our words.")
     figures: list[str] = Field(default_factory=list, description="Figures of this project that show it.")
     note: str = Field("", description="What a reader of the verdict must know.")
@@ -169,6 +169,8 @@ class Claim(Strict):
     def _either(self) -> Claim:
         if bool(self.parts) == (self.readings is not None):
             raise ConfigError("parts: must not be empty, or there are readings in their place")
+        if self.paper and "where" not in self.model_fields_set:
+            raise ConfigError("where: is missing")
         if self.readings:
             list(self.readings.parts())
         return self
@@ -177,9 +179,13 @@ class Claim(Strict):
         """The parts, or the readings."""
         return [part for _, part in self.readings.parts()] if self.readings else list(self.parts)
 
+    def quantities(self) -> list[Quantity]:
+        """All quantities that its tests compare."""
+        return [one for part in self.tested() for one in _quantities(part)]
+
     def experiments(self) -> set[str]:
         """Experiments that the claim reads."""
-        return {one.experiment for part in self.tested() for one in _quantities(part)}
+        return {one.experiment for one in self.quantities()}
 
 
 class Claims(Strict):

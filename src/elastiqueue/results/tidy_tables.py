@@ -18,20 +18,9 @@ from elastiqueue.statistics.estimates import Estimate
 if TYPE_CHECKING:  # slow to import, and whoever only writes rows needs none of it
     import pandas as pd
 
-TEXTS = (
-    "experiment",
-    "label",
-    "metric",
-    "model",
-    "service",
-    "start",
-    "statistic",
-    "routing",
-    "scheduling",
-    "level",
-    "law",
-    "settings",
-)
+# Columns of texts that may look like numbers. Others are what their cells look like: `level` is a text of a cluster,
+# and may be a number of a policy.
+TEXTS = ("experiment", "label", "metric", "model", "service", "start", "statistic", "settings")
 MISSING: Any = {
     "keep_default_na": False,
     "na_values": [""],

@@ -407,5 +407,10 @@ class ServiceScenario(WithUnits):
             "buffer": keys.get("buffer"),
             "service": self.service if isinstance(self.service, str) else str(self.service),
             "start": self.start,
-            **self.own_keys(),
+            **{key: _scalar(value) for key, value in self.own_keys().items()},
         }
+
+
+def _scalar(value: Any) -> Any:
+    """A value for the cell of a table: a list or mapping as text."""
+    return value if value is None or isinstance(value, bool | int | float) else str(value)

@@ -160,13 +160,13 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 
 def _take_paths_from(folder: Path, value: Any, seen: set[int]) -> None:
-    """Put a folder before the files that traces and models name, in place."""
+    """Put a folder before the files that traces, models and `claims` name, in place."""
     if id(value) in seen:
         return
     seen.add(id(value))
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         part = str(key).rpartition(".")[2]
-        if part == "trace" or part == "model":
+        if part in ("trace", "model", "claims"):
             value[key] = (
                 [_beside(folder, part, each) for each in inner]
                 if isinstance(inner, list)
@@ -177,7 +177,7 @@ def _take_paths_from(folder: Path, value: Any, seen: set[int]) -> None:
 
 
 def _beside(folder: Path, key: str, value: Any) -> Any:
-    is_path = isinstance(value, str) and (key == "trace" or value.endswith(".py"))
+    is_path = isinstance(value, str) and (key != "model" or value.endswith(".py"))
     return str(folder / value) if is_path else value
 
 

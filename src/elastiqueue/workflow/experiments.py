@@ -23,12 +23,14 @@ from elastiqueue.engines.registry import ENGINE_MODULES, check_served
 from elastiqueue.figures.schema import FigureSpec, Name
 from elastiqueue.models.registry import has_metric, metric_names, sources_of
 from elastiqueue.results.files import fits, write_atomically
+from elastiqueue.results.tidy_tables import FACTS, VALUES
 from elastiqueue.sampling.streams import canonical_json, digest
 from elastiqueue.scenarios.autoscaling import STEADY_RUNS, Precision, ServiceScenario
 from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.sources import PACKAGE, file_digest, source_digest
-from elastiqueue.workflow.figures import check_figures
+from elastiqueue.workflow.figures import check_claims, check_figures
 
+RESERVED = {"experiment", "label", *VALUES, *FACTS}  # columns of tables, beside those that tell scenarios apart
 MAX_SCENARIOS, MAX_BLOCKS = 100_000, 20_000  # of an experiment; the workflow engine plans some hundred jobs a second
 
 
@@ -122,6 +124,10 @@ def load(values: Mapping[str, Any]) -> RunConfig:
             found = scenarios[name] = points(config, experiment)
             for point in found:
                 check_served(experiment.engine, point.scenario)
+                for key in point.scenario.describe().keys() & RESERVED:
+                    raise ConfigError(
+                        f"model = {point.scenario.model}: its key {key} must be renamed; all tables have such a column"
+                    )
                 if experiment.engine == "simulate" and isinstance(point.scenario, ServiceScenario):
                     point.scenario.check_events()
                 count = math.ceil(point.scenario.replications / experiment.block)
@@ -142,6 +148,7 @@ def load(values: Mapping[str, Any]) -> RunConfig:
         except ConfigError as error:
             raise ConfigError(f"experiments.{name}: {error}") from None
     check_figures(config, scenarios)
+    check_claims(config, scenarios)
     check_output(config.run, config.output)
     return config
 

@@ -1,11 +1,13 @@
-"""What figures and experiments of a run have to do with each other: what is there to be drawn, and captions."""
+"""What figures, claims and experiments of a run have to do with each other: what is there to be shown, and captions."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from elastiqueue.claims.schema import read_claims
 from elastiqueue.errors import ConfigError
 from elastiqueue.figures.schema import check
 from elastiqueue.models.registry import has_metric
@@ -15,16 +17,49 @@ if TYPE_CHECKING:
     from elastiqueue.workflow.experiments import Experiment, Point, RunConfig
 
 
+def _keeps(config: RunConfig, points: Mapping[str, Sequence[Point]], name: str, metric: str) -> bool:
+    """Whether an experiment keeps a metric, as far as this is known before it is run."""
+    experiment = config.experiments[name]
+    if experiment.metrics is not None and metric not in experiment.metrics:
+        return False
+    known = experiment.engine == "simulate"
+    return not known or any(has_metric(point.scenario, metric) for point in points[name])
+
+
+def _heads(points: Sequence[Point]) -> list[Mapping[str, Any]]:
+    """Columns of tables and their values of each scenario."""
+    return [{"label": one.label, **one.scenario.describe()} for one in points]
+
+
+def check_claims(config: RunConfig, points: Mapping[str, Sequence[Point]]) -> None:
+    """Raise ConfigError where a claim of a run of the user's own asks for what the run will not have.
+
+    The papers' claims are also judged on runs that lack some of it; they are undecided there.
+    """
+    if config.claims is None or config.extends is not None or config.run == "paper":
+        return
+    for name, claim in read_claims(config.claims).claims.items():
+
+        def complain(key: str, value: str, known: Iterable[str], name: str = name) -> NoReturn:
+            raise ConfigError(f"claims.{name}: {key} = {value}: must be one of {', '.join(sorted(known))}")
+
+        for quantity in claim.quantities():
+            if (experiment := quantity.experiment) not in points:
+                complain("experiment", experiment, points)
+            columns = {key for head in _heads(points[experiment]) for key in head}
+            for column in (*quantity.where, *quantity.match, *filter(None, [quantity.scale])):
+                if column not in columns:
+                    complain("where" if column in quantity.where else "match", column, columns)
+            for metric in [quantity.metric] if isinstance(quantity.metric, str) else quantity.metric:
+                if not _keeps(config, points, experiment, metric):
+                    raise ConfigError(f"claims.{name}: metric = {metric}: is none that {experiment} keeps")
+        for figure in claim.figures:
+            if figure not in config.figures:
+                complain("figures", figure, config.figures or ["none"])
+
+
 def check_figures(config: RunConfig, points: Mapping[str, Sequence[Point]]) -> None:
     """Raise ConfigError where a figure asks for what the scenarios of its experiments will not give."""
-
-    def keeps(name: str, metric: str) -> bool:
-        experiment = config.experiments[name]
-        if experiment.metrics is not None and metric not in experiment.metrics:
-            return False
-        known = experiment.engine == "simulate"
-        return not known or any(has_metric(point.scenario, metric) for point in points[name])
-
     heads: dict[str, list[Mapping[str, Any]]] = {}
     for name, figure in config.figures.items():
         for experiment in figure.experiments:
@@ -32,8 +67,8 @@ def check_figures(config: RunConfig, points: Mapping[str, Sequence[Point]]) -> N
                 known = ", ".join(config.experiments) or "none"
                 raise ConfigError(f"figures.{name}.experiments = {experiment}: must be one of {known}")
             if experiment not in heads:
-                heads[experiment] = [{"label": one.label, **one.scenario.describe()} for one in points[experiment]]
-        check(name, figure, heads, keeps)
+                heads[experiment] = _heads(points[experiment])
+        check(name, figure, heads, partial(_keeps, config, points))
         caption(config, name)
 
 
