@@ -36,7 +36,7 @@ def _file_of(module: str) -> Path | None:
 @cache
 def _imports(path: Path) -> frozenset[str]:
     """Modules of this package that a file imports, at any depth of its code."""
-    found: set[str] = set()
+    names: set[str] = set()
     todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     while todo:
         node = todo.pop()
@@ -45,11 +45,11 @@ def _imports(path: Path) -> frozenset[str]:
         for part in ("body", "orelse", "handlers", "finalbody", "cases"):  # statements hold statements: no expressions
             todo.extend(getattr(node, part, ()))
         if isinstance(node, ast.Import):
-            found.update(name.name for name in node.names)
+            names.update(name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.update(f"{node.module}.{name.name}" for name in node.names)
-            found.add(node.module)
-    return frozenset(name for name in found - WITHOUT_EFFECT if _file_of(name))
+            names.update(f"{node.module}.{name.name}" for name in node.names)
+            names.add(node.module)
+    return frozenset(name for name in names - WITHOUT_EFFECT if _file_of(name))
 
 
 def source_files(*modules: str) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-# What needs no chance: exact solutions and fluid limits.
+# What is computed without random numbers: exact solutions and fluid limits.
 
 
 rule compute:

@@ -143,7 +143,7 @@ def _row(when: float, metric: str, value: Estimate) -> dict[str, Any]:
 
 
 def exact(scenario: Scenario) -> Result:
-    """Solve a small system exactly: the stationary distribution of its Markov chain, no chance involved.
+    """Solve a small system exactly: the stationary distribution of its Markov chain, without random numbers.
 
     Unlimited queues are cut where no rate moves by more than 1e-9; `facts` then say where (truncation_level).
 

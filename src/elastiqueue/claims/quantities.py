@@ -96,12 +96,12 @@ class Results:
     def estimates(self, experiment: str) -> dict[str, list[tuple[dict[str, Any], float, float, int]]]:
         """Metric -> key, mean, standard error and replications of each of its estimates; raises Missing."""
         if experiment not in self._estimates:
-            table, found = self._table(experiment), self._estimates.setdefault(experiment, {})
+            table, by_metric = self._table(experiment), self._estimates.setdefault(experiment, {})
             names = [name for name in table.columns if name not in NOT_KEYS]
             for record in table.to_dict("records"):
                 key = {name: _plain(record[name]) for name in names}
                 values = float(record["mean"]), float(record["se"]), int(record["n"])
-                found.setdefault(str(record["metric"]), []).append((key, *values))
+                by_metric.setdefault(str(record["metric"]), []).append((key, *values))
         return self._estimates[experiment]
 
     def _table(self, experiment: str) -> pd.DataFrame:
@@ -208,23 +208,23 @@ def _differences(results: Results, quantity: Quantity, rows: Sequence[Row]) -> l
     """Each row less the quantity's `minus`, divided by it if `relative`."""
     minus = quantity.minus
     partners = rows_of(results, minus) if isinstance(minus, Quantity) else [Row({}, Measured(minus))]
-    found = []
+    differences = []
     for row in rows:
         taken = partner(row, partners, quantity.match).value
         if quantity.relative and (taken.variance or not taken.mean):
             raise Missing("what a relative difference is divided by must be exact and not 0")
-        found.append(Row(row.key, (row.value - taken) * (1 / taken.mean if quantity.relative else 1.0)))
-    return found
+        differences.append(Row(row.key, (row.value - taken) * (1 / taken.mean if quantity.relative else 1.0)))
+    return differences
 
 
 def partner(row: Row, rows: Sequence[Row], match: Iterable[str]) -> Row:
     """The only row that agrees with a given one in the columns `match`; raises Missing."""
     match = list(match)
-    found = [other for other in rows if all(same(row.key.get(name), other.key.get(name)) for name in match)]
-    if len(found) != 1:
+    partners = [other for other in rows if all(same(row.key.get(name), other.key.get(name)) for name in match)]
+    if len(partners) != 1:
         at = place({name: row.key.get(name) for name in match}, match)
-        raise Missing(f"{len(found)} partners{' at ' + at if at else ''}, where one is needed")
-    return found[0]
+        raise Missing(f"{len(partners)} partners{' at ' + at if at else ''}, where one is needed")
+    return partners[0]
 
 
 def varying(rows: Sequence[Row]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What paper B's theory says of a scenario, without chance: its capacity region, and the bounds in heavy traffic.
+"""What paper B's theory says of a scenario, exactly: its capacity region, and the bounds in heavy traffic.
 
 `capacity` (clusters): the facets <c^k, s> <= b^k of the capacity region, numbered from 0 as the scenario's key `facet`
 numbers them (job types from 1); the distances eps^k = b^k - <c^k, lambda> of the arrival rates, their projections
@@ -61,7 +61,7 @@ def position(region: CapacityRegion, rates: Sequence[Number]) -> Position:
     """Where the rates are in the region."""
     epsilon = region.epsilon(rates)
     inside, some = region.contains(rates, interior=True), any(rates)
-    counts, configurations = [own.count for own in region.classes], [own.configurations for own in region.classes]
+    counts, configurations = zip(*((group.count, group.configurations) for group in region.classes), strict=True)
     return Position(
         region,
         tuple(float(x) for x in rates),
@@ -83,20 +83,20 @@ def position_of(scenario: ClusterScenario) -> Position:
 
 def capacity_values(scenario: ClusterScenario) -> dict[str, float]:
     """Metrics of `capacity` by name; face[k,i,j]: the i-th of the points that span facet k."""
-    found = position_of(scenario)
-    values: dict[str, float] = {f"rate[{j}]": x for j, x in enumerate(found.rates, 1)}
-    for k, facet in enumerate(found.region.facets):
+    place = position_of(scenario)
+    values: dict[str, float] = {f"rate[{j}]": x for j, x in enumerate(place.rates, 1)}
+    for k, facet in enumerate(place.region.facets):
         values |= {f"c[{k},{j}]": x for j, x in enumerate(facet.c, 1)}
-        values |= {f"b[{k}]": facet.b, f"epsilon[{k}]": found.epsilon[k]}
-        values |= {f"projection[{k},{j}]": x for j, x in enumerate(found.projections[k], 1)}
-        values[f"in_K[{k}]"] = float(k in (found.dominant or ()))
-        values[f"in_K_interior[{k}]"] = float(k in (found.dominant_interior or ()))
-        for i, point in enumerate(found.region.face(k), 1):
+        values |= {f"b[{k}]": facet.b, f"epsilon[{k}]": place.epsilon[k]}
+        values |= {f"projection[{k},{j}]": x for j, x in enumerate(place.projections[k], 1)}
+        values[f"in_K[{k}]"] = float(k in (place.dominant or ()))
+        values[f"in_K_interior[{k}]"] = float(k in (place.dominant_interior or ()))
+        for i, point in enumerate(place.region.face(k), 1):
             values |= {f"face[{k},{i},{j}]": float(x) for j, x in enumerate(point, 1)}
-    if found.largest_stable_load is not None and found.largest_stable_load_lp is not None:
-        values["largest_stable_load"] = found.largest_stable_load
-        values["largest_stable_load_lp"] = found.largest_stable_load_lp
-    values["least_growth"] = found.least_growth
+    if place.largest_stable_load is not None and place.largest_stable_load_lp is not None:
+        values["largest_stable_load"] = place.largest_stable_load
+        values["largest_stable_load_lp"] = place.largest_stable_load_lp
+    values["least_growth"] = place.least_growth
     return values
 
 
@@ -104,10 +104,10 @@ def bounds_values(scenario: slotted.SlottedScenario) -> dict[str, float]:
     """Metrics of `bounds` by name."""
     if isinstance(scenario, ClusterScenario) and scenario.facet is None:
         raise ConfigError("facet: is missing; bounds are those near a facet")
-    found = slotted.bounds(scenario)
+    limits = slotted.bounds(scenario)
     values = {
-        "distance": found.epsilon, "zeta": found.zeta, "b1": found.b1, "lower_bound": found.lower,
-        "leading": found.leading, "limit": found.limit,
+        "distance": limits.epsilon, "zeta": limits.zeta, "b1": limits.b1, "lower_bound": limits.lower,
+        "leading": limits.leading, "limit": limits.limit,
     }  # fmt: skip
     if scenario.arrivals.epsilon is not None:
         values["facet_limit"] = slotted.facet_limit(scenario)

@@ -84,8 +84,8 @@ def exact(scenario: ServiceScenario, max_states: int = DEFAULT_MAX_STATES) -> Ex
         if level is None:
             return ExactResult(metrics(stationary_rates(chain(), max_states)))
         chain(level)
-        found = converged_rates(chain, scenario.servers + 8, TOLERANCE, max_states)
-        return ExactResult(metrics(found.rates, found.level), found.level, found.change)
+        converged = converged_rates(chain, scenario.servers + 8, TOLERANCE, max_states)
+        return ExactResult(metrics(converged.rates, converged.level), converged.level, converged.change)
     except ValueError as error:
         other = f"arrival_rate = {scenario.arrival.at(0.0):g}" if level is not None else f"buffer = {scenario.buffer}"
         raise ConfigError(f"servers = {scenario.servers}, {other}: {error}") from None

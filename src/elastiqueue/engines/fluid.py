@@ -93,9 +93,9 @@ def fluid_averages(scenario: ServiceScenario) -> dict[str, float]:
         }  # fmt: skip
     path = fluid_path(scenario)
     since = None if not scenario.warm_up else int((path.times >= float(scenario.warm_up)).argmax())
-    found = path.metrics(power.full, power.idle, power.off, since=since)
-    found.pop("queue_tail")
-    return found
+    averages = path.metrics(power.full, power.idle, power.off, since=since)
+    averages.pop("queue_tail")
+    return averages
 
 
 def sup_distances(scenario: ServiceScenario, paths: NDArray[np.float64]) -> list[float]:
@@ -115,7 +115,7 @@ def sup_distances(scenario: ServiceScenario, paths: NDArray[np.float64]) -> list
     return [float(np.abs(path[:, columns] - fluid_values).max()) for path in paths]
 
 
-RADIUS = 1e-3  # a path that stays this close to the fixed point, in every coordinate, has come to it
+RADIUS = 1e-3  # a path that stays this close to the fixed point, in every coordinate, has reached it
 
 
 def stability_rows(scenario: ServiceScenario) -> list[dict[str, Any]]:
@@ -132,15 +132,15 @@ def stability_rows(scenario: ServiceScenario) -> list[dict[str, Any]]:
     lam, service, buffer = scenario.arrival.at(0.0), scenario.phase_type, scenario.buffer
     point = fluid.fixed_point(lam, mu, service)
     rows: list[dict[str, Any]] = []
-    found = []
+    gaps = []
     for k, start in enumerate(fluid.stability_starts(scenario.replications, buffer, service)):
         gap = fluid.distance(fluid.trajectory(lam, mu, nu, buffer, service, start, times), point)
         outside = np.flatnonzero(gap > RADIUS)
         arrived = 0 if outside.size == 0 else int(outside[-1]) + 1
         time = float(times[arrived]) if arrived < times.size else math.inf
         rows.append({"start": f"start {k + 1}", **value_row("time_to_fixed_point", Estimate(time, 0.0, 0))})
-        found.append(gap)
-    order = np.sort(np.array(found), axis=0)
+        gaps.append(gap)
+    order = np.sort(np.array(gaps), axis=0)
     for row in range(0, times.size, max(1, times.size // 200)):
         time = times[row]
         for name, value in (("max", order[-1, row]), ("median", order[len(order) // 2, row])):

@@ -46,14 +46,14 @@ def grid_of(scenario: Scenario) -> NDArray[np.float64]:
 def described(scenario: Scenario) -> dict[str, Any]:
     """What estimates from the scenario's totals and paths need, as JSON-able values (`workflow.summaries`)."""
     model = model_of(scenario)
-    told: dict[str, Any] = {
+    description: dict[str, Any] = {
         "head": {**scenario.describe(), "settings": settings_digest(scenario)},
         "columns": list(model.columns(scenario)),
         "metrics": {name: parts_of(metric) for name, metric in with_costs(scenario, model.metrics(scenario)).items()},
     }
     if isinstance(scenario, ServiceScenario):
-        return {**told, "components": list(model.components(scenario)), "times": grid_of(scenario).tolist()}
-    return {**told, "tail": model.tail_levels(scenario)}
+        return {**description, "components": list(model.components(scenario)), "times": grid_of(scenario).tolist()}
+    return {**description, "tail": model.tail_levels(scenario)}
 
 
 def simulate(

@@ -23,22 +23,22 @@ RATES: dict[str, Any] = {"color": "black", "marker": "*", "linestyle": "none", "
 
 def _indexed(values: pd.Series, name: str) -> dict[tuple[int, ...], float]:
     """name[i,j,...] -> value, for all metrics of this name."""
-    found = {}
+    indexed = {}
     for metric, value in values.items():
         base, _, rest = str(metric).partition("[")
         if base == name and rest:
-            found[tuple(int(i) for i in rest.rstrip("]").split(","))] = float(value)
-    return found
+            indexed[tuple(int(i) for i in rest.rstrip("]").split(","))] = float(value)
+    return indexed
 
 
 def _array(values: pd.Series, name: str) -> Array:
     """The metrics name[i,j] as a matrix, in the order of their indices; name[i] as a vector."""
-    found = _indexed(values, name)
-    rows = sorted({key[0] for key in found})
-    if len(next(iter(found))) == 1:
-        return np.array([found[(i,)] for i in rows])
-    columns = sorted({key[1] for key in found})
-    return np.array([[found[(i, j)] for j in columns] for i in rows])
+    indexed = _indexed(values, name)
+    rows = sorted({key[0] for key in indexed})
+    if len(next(iter(indexed))) == 1:
+        return np.array([indexed[(i,)] for i in rows])
+    columns = sorted({key[1] for key in indexed})
+    return np.array([[indexed[(i, j)] for j in columns] for i in rows])
 
 
 def _corners(values: pd.Series) -> Array:
@@ -46,7 +46,7 @@ def _corners(values: pd.Series) -> Array:
     faces: dict[tuple[int, int], dict[int, float]] = {}
     for (k, i, j), value in _indexed(values, "face").items():
         faces.setdefault((k, i), {})[j] = value
-    points = {tuple(own[j] for j in sorted(own)) for own in faces.values()}
+    points = {tuple(coordinates[j] for j in sorted(coordinates)) for coordinates in faces.values()}
     kept = itertools.product((0.0, 1.0), repeat=len(next(iter(points))))
     below = {tuple(x * y for x, y in zip(point, mask, strict=True)) for mask in kept for point in points}
     return np.array(sorted(below))

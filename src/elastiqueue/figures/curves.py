@@ -176,12 +176,12 @@ def _select(rows: Rows, layer: Layer, panel: Panel) -> Rows:
 
 def _expressions(layer: Layer, panel: Panel, key: str) -> dict[str, str | None]:
     """Each expression along an axis and its text in the legend."""
-    own = getattr(layer, key)
-    if own is None and isinstance(layer, Limit) and not layer.curve and key == "x":
+    given = getattr(layer, key)
+    if given is None and isinstance(layer, Limit) and not layer.curve and key == "x":
         return {}
-    if own is None and ((isinstance(layer, Limit) and (layer.x or layer.slope)) or layer.cumulative) and key == "y":
+    if given is None and ((isinstance(layer, Limit) and (layer.x or layer.slope)) or layer.cumulative) and key == "y":
         return {}
-    value = own if own is not None else axis(getattr(panel, key)).value
+    value = given if given is not None else axis(getattr(panel, key)).value
     return {value: None} if isinstance(value, str) else dict(value)
 
 
@@ -215,17 +215,17 @@ def _groups(drawing: Drawing, layer: Layer, rows: Rows) -> list[tuple[int, Rows,
         return [(0, rows, layer.label)]
     result: list[tuple[int, Rows, str | None]] = []
     for value in rows.values(layer.by):
-        own = rows.where({layer.by: value})
+        group = rows.where({layer.by: value})
         text = layer.names.get(str(value)) or layer.names.get(f"{value:g}" if isinstance(value, float) else "")
         text = text or layer.label or SYMBOLS.get(layer.by, f"{{{{{layer.by}}}}}")
-        result.append((drawing.index(layer.by, value, rows), own, filled(text, own)))
+        result.append((drawing.index(layer.by, value, rows), group, filled(text, group)))
     return result
 
 
 def _draw_layer(drawing: Drawing, axes: Axes, layer: Layer, panel: Panel, rows: Rows) -> None:
     several = _expressions(layer, panel, "y") or {"0": None}
     (x_text,) = _expressions(layer, panel, "x")
-    for index, own, text in _groups(drawing, layer, rows):
+    for index, group, text in _groups(drawing, layer, rows):
         for number, (y_text, name) in enumerate(several.items()):
             colour = index if layer.by or len(several) == 1 else number
             style: dict[str, Any] = {
@@ -241,9 +241,9 @@ def _draw_layer(drawing: Drawing, axes: Axes, layer: Layer, panel: Panel, rows: 
                 style["linewidth"] = layer.width
             label = text if layer.by or len(several) == 1 else name or y_text
             if layer.cumulative:
-                _cumulative(axes, own.evaluate(x_text), style)
+                _cumulative(axes, group.evaluate(x_text), style)
             else:
-                label = _curve(drawing, axes, layer, own, x_text, y_text, style, label)
+                label = _curve(drawing, axes, layer, group, x_text, y_text, style, label)
             if label and (style["linestyle"] != "none" or style["marker"] or layer.band == "bars"):
                 handle = {**style, "linestyle": "-"} if layer.by and len(several) > 1 else style
                 drawing.legend.setdefault(label, Line2D([], [], **handle))
@@ -371,9 +371,9 @@ def _draw_limit(drawing: Drawing, axes: Axes, limit: Limit, panel: Panel, ends: 
         return [f"{limit.label}: none"] if limit.label and x_text is None and not limit.curve else []
     if limit.curve:
         x_text = next(iter(_expressions(limit, panel, "x")))
-        for index, own, _ in groups:
+        for index, group, _ in groups:
             for each in _expressions(limit, panel, "y"):
-                x, y = own.evaluate(x_text), own.evaluate(each)
+                x, y = group.evaluate(x_text), group.evaluate(each)
                 order = np.argsort(x)
                 y = np.where(y > 0, y, np.nan) if axes.get_yscale() == "log" else y
                 colour = {"color": COLOURS[index % len(COLOURS)]} if limit.by and not limit.colour else {}
@@ -385,8 +385,8 @@ def _draw_limit(drawing: Drawing, axes: Axes, limit: Limit, panel: Panel, ends: 
     assert text is not None
     values = [
         (index, value)
-        for index, own, _ in groups
-        for value in dict.fromkeys(own.evaluate(text).round(12))
+        for index, group, _ in groups
+        for value in dict.fromkeys(group.evaluate(text).round(12))
         if np.isfinite(value)
     ]
     same = len({float(f"{value:.9g}") for _, value in values}) == 1

@@ -36,9 +36,9 @@ def parse(text: str) -> ast.expr:
 
 def names(text: str) -> list[tuple[str, str]]:
     """Each name in an expression with the part of it that is meant: `mean` or `se`."""
-    found: dict[tuple[str, str], None] = {}
-    _walk(parse(text), lambda name, part: found.setdefault((name, part)) or 1.0, lambda name: lambda *values: 1.0)
-    return list(found)
+    seen: dict[tuple[str, str], None] = {}
+    _walk(parse(text), lambda name, part: seen.setdefault((name, part)) or 1.0, lambda name: lambda *values: 1.0)
+    return list(seen)
 
 
 def split(name: str) -> tuple[str, str]:

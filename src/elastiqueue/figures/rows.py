@@ -57,11 +57,11 @@ class Rows:
             raise ConfigError(f"{column}: no such column; there are {', '.join(map(str, self.keys.columns))}")
         values = self.keys[column]
         hits = np.zeros(len(self), bool)
-        for one in wanted:
-            if isinstance(one, float | int) and not isinstance(one, bool):
-                hits |= np.isclose(pd.to_numeric(values, errors="coerce"), one, rtol=1e-9, atol=0.0)
+        for value in wanted:
+            if isinstance(value, float | int) and not isinstance(value, bool):
+                hits |= np.isclose(pd.to_numeric(values, errors="coerce"), value, rtol=1e-9, atol=0.0)
             else:
-                hits |= (values.astype(str).str.lower() == str(one).lower()).to_numpy()
+                hits |= (values.astype(str).str.lower() == str(value).lower()).to_numpy()
         return hits
 
     def only(self, kept: NDArray[np.bool_]) -> Rows:
@@ -89,8 +89,10 @@ class Rows:
 
     def values(self, column: str) -> list[Any]:
         """The different values of a column: numbers in increasing order, texts as they come."""
-        found = list(dict.fromkeys(self.keys[column].dropna()))
-        return sorted(found) if found and all(isinstance(one, float | int) for one in found) else found
+        different = list(dict.fromkeys(self.keys[column].dropna()))
+        return (
+            sorted(different) if different and all(isinstance(each, float | int) for each in different) else different
+        )
 
     def evaluate(self, text: str, measure: str = "mean", x: Array | None = None) -> Array:
         """An expression for each row; a metric counts with its mean, or with the measure that is given."""
@@ -148,8 +150,8 @@ def filled(text: str, rows: Rows) -> str:
         if inner in rows.keys:
             values: Iterable[Any] = rows.values(inner)
         else:
-            found = rows.evaluate(inner)
-            values = dict.fromkeys(found[np.isfinite(found)].tolist())
-        return ", ".join(format(one, form) if form else shown(one) for one in values)
+            numbers = rows.evaluate(inner)
+            values = dict.fromkeys(numbers[np.isfinite(numbers)].tolist())
+        return ", ".join(format(each, form) if form else shown(each) for each in values)
 
     return re.sub(r"\{\{(.+?)\}\}", value, text)

@@ -194,8 +194,8 @@ def panels(spec: FigureSpec) -> Iterator[tuple[tuple[str | Panel | None, str | P
 def _values(layer: Layer, panel: Panel) -> Iterator[tuple[str, str]]:
     """Key and expression of all that a layer shows."""
     for key in ("x", "y"):
-        own = getattr(layer, key)
-        shown = own if own is not None else axis(getattr(panel, key)).value
+        given = getattr(layer, key)
+        shown = given if given is not None else axis(getattr(panel, key)).value
         for text in shown if isinstance(shown, Mapping) else [shown]:
             yield key, text
     for key in ("hollow", "cross"):

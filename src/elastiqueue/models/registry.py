@@ -15,8 +15,8 @@ from elastiqueue.scenarios.units import COSTS
 
 def model_of(scenario: Any) -> Any:
     """What the engines ask: columns, metrics, components, events, simulate, ... (`models.definitions.DefinedModel`)."""
-    found = row_of(scenario)
-    return _defined(found.module) if found.continuous else importlib.import_module(found.module)
+    row = row_of(scenario)
+    return _defined(row.module) if row.continuous else importlib.import_module(row.module)
 
 
 @cache
@@ -32,27 +32,27 @@ def _defined(name: str) -> Any:
 
 def sources_of(scenario: Any) -> tuple[str, ...]:
     """The modules (or the file) that define the scenario's model and simulate it, for digests of sources."""
-    found = row_of(scenario)
-    generic = ("elastiqueue.models.definitions", "elastiqueue.models.simulators") if found.continuous else ()
-    return (found.module, *found.kernels, *generic)
+    row = row_of(scenario)
+    generic = ("elastiqueue.models.definitions", "elastiqueue.models.simulators") if row.continuous else ()
+    return (row.module, *row.kernels, *generic)
 
 
 def metric_names(scenario: Any) -> tuple[str, ...]:
     """Names of the metrics that a simulation of the scenario has; name[i] stands for those with an index."""
-    found = row_of(scenario)
-    if not found.continuous:
-        return tuple(name for name in found.metrics if name != "mean_response" or scenario.level == "job")
-    names = metrics_of(load(found.module), scenario)
-    distance = (SUP_DISTANCE,) if "fluid" in found.engines and scenario.record_every is not None else ()
+    row = row_of(scenario)
+    if not row.continuous:
+        return tuple(name for name in row.metrics if name != "mean_response" or scenario.level == "job")
+    names = metrics_of(load(row.module), scenario)
+    distance = (SUP_DISTANCE,) if "fluid" in row.engines and scenario.record_every is not None else ()
     costs = COSTS if scenario.units is not None and scenario.units.priced else ()
     return tuple(dict.fromkeys(re.sub(r"\[\d+\]$", "[i]", name) for name in (*names, *distance, *costs)))
 
 
 def has_metric(scenario: Any, name: str) -> bool:
     """Whether a simulation of the scenario has a metric of that name."""
-    found = row_of(scenario)
-    if found.continuous and "[" in name:
-        return name in metrics_of(load(found.module), scenario)
+    row = row_of(scenario)
+    if row.continuous and "[" in name:
+        return name in metrics_of(load(row.module), scenario)
     indexed = re.fullmatch(r"(\w+)\[([1-9][0-9]*)\]", name)
     if indexed is None:
         return name in metric_names(scenario) and not name.endswith("]")

@@ -92,14 +92,14 @@ def server_classes(scenario: ClusterScenario) -> tuple[ServerClass, ...]:
     pairs: list[tuple[int, Any]] = (
         [(scenario.count, scenario)] if kinds is None else [(kind.count, kind) for kind in kinds]
     )
-    found = []
+    classes = []
     for count, kind in pairs:
         if kind.configurations is not None:
-            own = tuple(tuple(s) for s in kind.configurations)
+            configurations = tuple(tuple(s) for s in kind.configurations)
         else:
-            own = maximal_configurations(kind.resources or [], scenario.job_types or [])
-        found.append(ServerClass(count, own))
-    return tuple(found)
+            configurations = maximal_configurations(kind.resources or [], scenario.job_types or [])
+        classes.append(ServerClass(count, configurations))
+    return tuple(classes)
 
 
 @cache
@@ -187,8 +187,8 @@ def _cluster_parameters(text: str) -> cluster.ClusterParameters:
     kinds = scenario.classes if scenario.classes is not None else [scenario]
     has_resources = all(kind.resources is not None for kind in kinds)
     return cluster.ClusterParameters(
-        counts=tuple(own.count for own in classes),
-        configurations=tuple(own.configurations for own in classes),
+        counts=tuple(group.count for group in classes),
+        configurations=tuple(group.configurations for group in classes),
         arrivals=arriving.jobs,
         sizes=arriving.sizes,
         routing=scenario.routing,
@@ -279,9 +279,9 @@ def relaxation(scenario: SlottedScenario) -> float:
     Under random routing every server has 1/M of the distance and of the variance, hence M times as long. A job takes
     at least its size: never less than the largest size.
     """
-    found = bounds(scenario)
+    limits = bounds(scenario)
     root = math.sqrt(scenario.count) if isinstance(scenario, ClusterScenario) else 1.0
-    slots = found.zeta * root / found.epsilon**2
+    slots = limits.zeta * root / limits.epsilon**2
     if scenario.routing == "random":
         slots *= scenario.count if isinstance(scenario, ClusterScenario) else scenario.servers
     longest = 1 if isinstance(scenario, SingleTypeScenario) else max(x.values[-1] for x in intensity(scenario).sizes)
@@ -312,8 +312,8 @@ def lengths(scenario: SlottedScenario) -> tuple[int, int]:
 
 def columns(scenario: SlottedScenario) -> tuple[str, ...]:
     """Names of the totals; `early` is the weighted backlog (single type: total) in the first half of the window."""
-    own = cluster if isinstance(scenario, ClusterScenario) else single_type
-    return (*own.columns(parameters(scenario)), "early", "early_slots")
+    system = cluster if isinstance(scenario, ClusterScenario) else single_type
+    return (*system.columns(parameters(scenario)), "early", "early_slots")
 
 
 def metrics(scenario: SlottedScenario) -> dict[str, Ratio]:
@@ -322,14 +322,14 @@ def metrics(scenario: SlottedScenario) -> dict[str, Ratio]:
     warm_up_test is the weighted (single type: total) backlog of the second half of the window less that of the first,
     0 up to its error where the warm-up was long enough.
     """
-    own = cluster if isinstance(scenario, ClusterScenario) else single_type
-    found = own.metrics(parameters(scenario))
-    found["growth"] = found.pop("drift")
+    system = cluster if isinstance(scenario, ClusterScenario) else single_type
+    ratios = system.metrics(parameters(scenario))
+    ratios["growth"] = ratios.pop("drift")
     name = "weighted" if isinstance(scenario, ClusterScenario) else "total"
-    found["warm_up_test"] = Ratio({name: 1.0, "early": -2.0}, {"early_slots": 1.0})
+    ratios["warm_up_test"] = Ratio({name: 1.0, "early": -2.0}, {"early_slots": 1.0})
     if isinstance(scenario, SingleTypeScenario):
-        found["weighted_backlog"] = found["total_backlog"]
-    return found
+        ratios["weighted_backlog"] = ratios["total_backlog"]
+    return ratios
 
 
 def simulate(
@@ -355,11 +355,11 @@ def simulate(
         if direct:
             raise ValueError("direct: the cluster has one simulator; its plain form is cluster.Reference")
     else:
-        one = single_type.SingleType(chosen, words)
-        one.advance(int(warm_up))
-        totals = one.advance(first)
+        queues = single_type.SingleType(chosen, words)
+        queues.advance(int(warm_up))
+        totals = queues.advance(first)
         early = totals[single_type.TOTAL]
-        totals = one.advance(rest, totals)
+        totals = queues.advance(rest, totals)
         samples = np.empty((0, 1))
     return Replication(np.array([[*totals, early, first]]), samples)
 

@@ -1,4 +1,4 @@
-"""Files of results: written under a name of their own and renamed, so that nobody ever sees half of one."""
+"""Files of results: written under a name of their own and renamed, so that no reader ever sees half of one."""
 
 from __future__ import annotations
 

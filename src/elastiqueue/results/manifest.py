@@ -19,7 +19,7 @@ LEFT_OUT_FOLDERS = ("reference", "evaluation", "logs")
 
 
 def _records(results: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Experiment and provenance of each job of a run that computes: pilot runs, blocks, engines without chance."""
+    """Experiment and provenance of each job of a run that computes: pilot runs, blocks, exact engines."""
     for folder in ("pilots", "blocks", "computed"):
         for path in sorted((results / folder).rglob("*.provenance.json")):
             inside = path.relative_to(results / folder).parts

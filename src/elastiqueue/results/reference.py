@@ -9,7 +9,7 @@ means a, b, standard errors s, r and degrees of freedom f, g, differ where
 that is at five combined standard errors, more where few replications make the tails heavy or where Bonferroni's
 correction for the m comparisons of all files asks for it. With fewer than 30 replications a skewed estimate may lie
 farther off by chance: such rows are judged together; a file differs where more than half of them have p < 0.01. What is
-computed without chance must agree to the ten digits of the files; a single sample path, which has no error, is
+exact must agree to the ten digits of the files; a single sample path, which has no error, is
 compared only for identity.
 """
 

@@ -2,7 +2,7 @@
 
     lambda(t) = rates[k] + amplitude * sin(2 pi t / period),   times[k] <= t < times[k + 1]
 
-A constant, a sinusoid and a trace of steps are the three cases that scenarios can name; the last step lasts for ever.
+A constant, a sinusoid and a trace of steps are the three cases that scenarios can name; the last step has no end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ArrivalRate:
 
     @classmethod
     def constant_rate(cls, rate: float) -> ArrivalRate:
-        """The same rate for ever."""
+        """The same rate at all times."""
         return cls((0.0,), (float(rate),))
 
     @property

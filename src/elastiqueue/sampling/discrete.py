@@ -158,7 +158,7 @@ def invert(cdf, values, guide, start, k, word):
     i, u = np.uint64(start[k]), word >> _11  # unsigned indices: no test for negative ones
     if u >= cdf[i]:  # mostly the first value: no need for the guide then
         i = np.uint64(guide[np.uint64(k * GUIDE) + (word >> _56)])
-        i += np.uint64(cdf[i] <= u)  # one step without a jump, which nobody could predict
+        i += np.uint64(cdf[i] <= u)  # one step without a branch, which would be unpredictable
         while cdf[i] <= u:
             i += np.uint64(1)
     return values[i]

@@ -253,7 +253,7 @@ class ServiceScenario(WithUnits):
         if unlimited and arrival.rates[-1] >= 1:
             raise ConfigError(
                 f"arrival_rate = {arrival.rates[-1]:g}: must be < 1 where the buffer is unlimited (the queue grows "
-                "for ever)"
+                "without bound)"
             )
         if (self.horizon == "auto") != (self.warm_up == "auto"):
             raise ConfigError(f"warm_up = {self.warm_up}: must be auto exactly if horizon is (here {self.horizon})")

@@ -13,7 +13,7 @@ from elastiqueue.sampling.streams import digest
 
 __all__ = ["MOST_EVENTS", "ConfigError", "Positive", "Rate", "Strict", "one_line"]
 
-# Within these bounds no product of two or three numbers leaves the range of doubles, and none takes for ever.
+# Within these bounds no product of two or three numbers leaves the range of doubles, and no run is endless.
 Rate = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Positive = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
 MOST_EVENTS = 1e15  # of all replications of a scenario: days of a large cluster

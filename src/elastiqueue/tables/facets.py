@@ -56,9 +56,9 @@ def facets(tables: Mapping[str, pd.DataFrame]) -> Table:
 
 def _scenarios(table: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, int]]:
     """Label -> rows of its first scenario, and how many it has; the rows of a scenario start with `rate[1]`."""
-    found: dict[str, tuple[pd.DataFrame, int]] = {}
+    scenarios: dict[str, tuple[pd.DataFrame, int]] = {}
     for first, last in itertools.pairwise([*table.index[table["metric"] == "rate[1]"], len(table)]):
         label = "" if pd.isna(table.loc[first, "label"]) else str(table.loc[first, "label"])
-        scenario, count = found.get(label, (table.loc[first : last - 1], 0))
-        found[label] = scenario, count + 1
-    return found
+        scenario, count = scenarios.get(label, (table.loc[first : last - 1], 0))
+        scenarios[label] = scenario, count + 1
+    return scenarios

@@ -91,7 +91,7 @@ def maximal_configurations(resources: Sequence[Number], needs: Sequence[Sequence
     needs : per job type its need of each resource.
     """
     (have,), need = integer_units([resources], needs)
-    found: list[Configuration] = []
+    maximal: list[Configuration] = []
 
     def room(free: list[int], j: int) -> int:
         return min(f // n for f, n in zip(free, need[j], strict=True) if n > 0)
@@ -107,7 +107,7 @@ def maximal_configurations(resources: Sequence[Number], needs: Sequence[Sequence
         j = len(chosen)
         if j == len(need):
             if all(room(free, k) == 0 for k in range(j)):
-                found.append(chosen)
+                maximal.append(chosen)
             return
         largest = room(free, j)
         smallest = 0 if j < len(need) - 1 else largest  # less of the last type leaves room for one more
@@ -115,7 +115,7 @@ def maximal_configurations(resources: Sequence[Number], needs: Sequence[Sequence
             extend((*chosen, s), [f - s * n for f, n in zip(free, need[j], strict=True)])
 
     extend((), have)
-    return tuple(found)
+    return tuple(maximal)
 
 
 @dataclass(frozen=True)
@@ -227,11 +227,11 @@ def facets(classes: Sequence[ServerClass]) -> tuple[Facet, ...]:
             break
         cuts.append(violated)
         rays = _add_cut(rays, (*(-x for x in violated), 1), 1 << types + len(cuts))
-    found = []
+    result = []
     for *normal, offset in rays:
         if any(normal) and _dimension(classes, normal) == types - 1:
-            found.append(Facet(tuple(normal), offset))
-    return tuple(sorted(found, key=lambda f: f.normal, reverse=True))
+            result.append(Facet(tuple(normal), offset))
+    return tuple(sorted(result, key=lambda f: f.normal, reverse=True))
 
 
 def _maximisers(classes: Sequence[ServerClass], normal: Sequence[int]) -> list[list[Configuration]]:

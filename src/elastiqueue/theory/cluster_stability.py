@@ -33,12 +33,12 @@ def drawn_classes(counts: Sequence[int], draws: int, replacement: bool) -> dict[
     total = sum(counts)
 
     def within(classes: tuple[int, ...]) -> Fraction:
-        own = sum(counts[k] for k in classes)
+        servers = sum(counts[k] for k in classes)
         if replacement:
-            return Fraction(own, total) ** draws
-        return Fraction(math.comb(own, draws), math.comb(total, draws))
+            return Fraction(servers, total) ** draws
+        return Fraction(math.comb(servers, draws), math.comb(total, draws))
 
-    found = {}
+    probabilities = {}
     for size in range(1, min(draws, len(counts)) + 1):
         for classes in itertools.combinations(everything, size):
             inside = (
@@ -48,8 +48,8 @@ def drawn_classes(counts: Sequence[int], draws: int, replacement: bool) -> dict[
             )
             probability = sum(inside, Fraction(0))
             if probability > 0:
-                found[classes] = probability
-    return found
+                probabilities[classes] = probability
+    return probabilities
 
 
 def largest_routed_load(
@@ -77,7 +77,7 @@ def largest_routed_load(
     drawn = drawn_classes(counts, draws, replacement)
     # Variables: a, then work z_j(T, k) per server of the cluster, then shares of all servers' time x(k, s).
     shares = [(j, classes, k) for j in range(types) for classes in drawn for k in classes]
-    served = [(k, s) for k, own in enumerate(configurations) for s in own]
+    served = [(k, s) for k, group in enumerate(configurations) for s in group]
     width = 1 + len(shares) + len(served)
     split = np.zeros((types * len(drawn), width))
     for row, (j, (classes, probability)) in zip(split, itertools.product(range(types), drawn.items()), strict=True):
@@ -88,12 +88,12 @@ def largest_routed_load(
     for row, (j, k) in zip(capacity, itertools.product(range(types), range(len(counts))), strict=True):
         for column, share in enumerate(shares, 1):
             row[column] = share[0] == j and share[2] == k
-        for column, (own, s) in enumerate(served, 1 + len(shares)):
-            row[column] = -s[j] if own == k else 0.0
+        for column, (group, s) in enumerate(served, 1 + len(shares)):
+            row[column] = -s[j] if group == k else 0.0
     time = np.zeros((len(counts), width))
     for k, row in enumerate(time):
-        for column, (own, _) in enumerate(served, 1 + len(shares)):
-            row[column] = own == k
+        for column, (group, _) in enumerate(served, 1 + len(shares)):
+            row[column] = group == k
     result = linprog(
         np.array([-1.0, *[0.0] * (width - 1)]),
         np.vstack([capacity, time]),

@@ -29,7 +29,7 @@ threshold, so that rounding cannot make the modes alternate at one instant. With
 its threshold and return unseen; so its turning points are looked for as well, and one beyond the threshold brackets
 the event.
 
-At q_1 = u = 0 (nobody can take a task) p_i = (1 - p_0) (q_i - q_{i+1}) / q_1 is 0/0: such a start is refused.
+At q_1 = u = 0 (no server can take a task) p_i = (1 - p_0) (q_i - q_{i+1}) / q_1 is 0/0: such a start is refused.
 """
 
 from __future__ import annotations
@@ -289,11 +289,11 @@ def _integrate(t, x, end, times, rows, mode, p, a, b, c, e3, e5, rtol, atol):
                     or (what == _BY_MARGIN and left)
                     or (what == _BY_D0 and mode == SLIDING and (z if left else y)[_D0] < 0.0)
                 ):
-                    found = _find(what, t, x, stop, mode, p, a, b, c, tried, z)
+                    length = _find(what, t, x, stop, mode, p, a, b, c, tried, z)
                     if what != _BY_SLOPE:
-                        why, stop = (_LEFT if what == _BY_MARGIN else _DRY), found
-                    elif _beyond(_BY_MARGIN, t + found, z, tried[b.size], mode, p):
-                        left, stop = True, found
+                        why, stop = (_LEFT if what == _BY_MARGIN else _DRY), length
+                    elif _beyond(_BY_MARGIN, t + length, z, tried[b.size], mode, p):
+                        left, stop = True, length
             if why != _ENDED:
                 x[:] = z
                 return why, t + stop, filled

@@ -262,7 +262,7 @@ def exact_drift(
     others, arrival = servers - saturated, arrival_rate * servers
     if others == 0:
         return Drift(saturated, arrival_rate - 1.0, _ROUNDING, None, "exact", 1, 0)
-    found: Drift | None = None
+    latest: Drift | None = None
     value, dropped = math.nan, math.nan
     coarse, level = -1, 4
     while (states := number_of_states(others, level)) <= max_states:
@@ -277,18 +277,18 @@ def exact_drift(
             ratio = dropped / last_dropped if last_dropped > 0.0 else 0.0
             tail = 2.0 * abs(value - last_value) * ratio / (1.0 - ratio) if ratio < 1.0 else math.inf
             error = max(tail, dropped / saturated, _ROUNDING * max(1.0, arrival))
-            found = Drift(saturated, value, error, None, "exact", len(space.states), level)
+            latest = Drift(saturated, value, error, None, "exact", len(space.states), level)
             if error <= (0.25 * abs(value) if tolerance is None else tolerance):
-                return found
+                return latest
             if tolerance is None and 0.0 < ratio < 1.0 and error > abs(value) > 0.0:
                 # The level at which a geometric tail would let the bound say the sign.
                 needed = level + math.log(error / abs(value)) / -math.log(ratio) * (level - coarse)
                 if needed > max_states or number_of_states(others, math.ceil(needed)) > max_states:
-                    return found
+                    return latest
         coarse, level = level, level + max(2, level // 2)
-    if found is None:
+    if latest is None:
         raise ValueError(f"states = {states} of the conditioned chain: at most max_states = {max_states} are allowed")
-    return found
+    return latest
 
 
 @njit(cache=True)

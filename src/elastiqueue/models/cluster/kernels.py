@@ -215,7 +215,7 @@ def _schedule(z, random, start, offset, n, shape):
     A random byte x picks one of several best configurations: of two the second where x is odd, of three the third where
     x < third = 85, the second where x is larger and odd, of k > 3 the (x k >> 8)-th. Of three, x = excess = 255 is not
     shared, of more the lowest 256 mod k remainders of x k: returns the bit of each such server, for `_decide`. The two
-    numbers are arguments since constants would be compared with bytes, eight lanes at a time, and be moved to and fro.
+    numbers are arguments since constants would be compared with bytes, eight lanes at a time, and be moved twice.
     """
     count, group = len(shape.configs), (JOBS + (2 << 2 * len(shape.heads))) * STRIDE
     zero, one, two = np.int32(0), np.int32(1), np.int32(2)

@@ -83,7 +83,7 @@ class ClusterParameters:
     norm_interval: int = 16
 
     def __post_init__(self) -> None:
-        if any(len(set(own)) != len(own) for own in self.configurations):
+        if any(len(set(group)) != len(group) for group in self.configurations):
             raise ValueError("configurations: must be distinct within a class")
         if self.heaviest > MAX_WORK:
             raise ValueError(f"configurations: serve {self.heaviest} jobs at once: must be at most {MAX_WORK:,}")
@@ -131,7 +131,7 @@ class ClusterParameters:
     @property
     def heaviest(self) -> int:
         """Most units of work of a configuration, at least 1."""
-        return max(1, *(sum(s) for own in self.configurations for s in own))
+        return max(1, *(sum(s) for group in self.configurations for s in group))
 
     @property
     def largest_backlog(self) -> int:
@@ -140,7 +140,7 @@ class ClusterParameters:
 
     def reach(self) -> list[int]:
         """Per type, the most jobs that a configuration serves at a server (at least 1)."""
-        return [max(1, *(s[j] for own in self.configurations for s in own)) for j in range(self.types)]
+        return [max(1, *(s[j] for group in self.configurations for s in group)) for j in range(self.types)]
 
     def integer_resources(self) -> tuple[list[list[int]], list[list[int]]]:
         """Resources per class and needs per type in units in which both are integers; only `best_fit` uses them."""

@@ -73,7 +73,7 @@ class Cluster:
         lanes[:, rows:-1] = configurations.reshape(-1, tiles, STRIDE).swapaxes(0, 1)
         if count == 1 and p.scheduling == "maxweight":
             lanes[:, 1 : rows : self._group] = lanes[:, rows:-1]
-        lanes[-1, : rows : self._group, servers - (tiles - 1) * STRIDE :] = 2**31 - 1  # nobody goes beyond the last
+        lanes[-1, : rows : self._group, servers - (tiles - 1) * STRIDE :] = 2**31 - 1  # no job goes beyond the last
         memory = np.empty(lanes.size + 16, np.int32)
         shift = -memory.ctypes.data % 64 // 4  # rows begin at cache lines
         memory[shift : shift + lanes.size] = lanes.reshape(-1)
