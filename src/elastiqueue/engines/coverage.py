@@ -4,15 +4,15 @@ Each of `replications` seeds makes an experiment of its own. What is counted of 
 
     runs        the default for a steady state: few long runs from two starts, batches (`engines.steady_state`)
     many        as many independent replications as there are batches, each warmed up for itself, jackknifed
-    precision   few long runs, and more of them until the half-width of the wait is a twentieth of it
+    precision   these runs, and more of them until the half-width of the wait is RELATIVE of it
 
 and, as negative controls, what must fail:
 
-    cold        independent replications of a tenth of the warm-up each, counted from their start on
+    cold        short replications from servers that are all off (or all idle), counted from their start on
     five        five batches with the normal quantile 1.96
-    ratios      the mean of the ratios of short batches in place of the ratio of the sums
+    ratios      the mean of the ratios of batches of one mean service time, in place of the ratio of the sums
 
-All but the first two are looked at in every fifth experiment only.
+The controls are looked at in every fifth experiment only.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ from elastiqueue.statistics.estimates import Estimate, Ratio, estimate, linear_f
 
 METRICS = {"mean_wait": "wait", "power": "power"}
 PROCEDURES = ("runs", "many", "precision", "cold", "five", "ratios")
-RELATIVE = 0.05  # half-width of a run to a precision
-SHORT_BATCHES = 200  # of a run, as long as its warm-up in all
+RELATIVE = 0.04  # half-width of a run to a precision
+COLD = 50  # parts of a warm-up, one of which is the length of a replication that has none
+SHORT_BATCHES = 200  # of a run
 Interval = tuple[float, float]
 
 
 def intervals(scenario: ServiceScenario, controls: bool) -> tuple[dict[str, dict[str, Interval]], float]:
     """The 95 % intervals of every procedure, by metric, for the scenario's seed; and the warm-up."""
     span = window(scenario)
-    totals = simulate(scenario, 0, scenario.replications, span)[0]
-    found = {"runs": {name: one.interval() for name, one in estimates(scenario, totals).items() if name in METRICS}}
+    first = simulate(scenario, 0, scenario.replications, span)
+    totals = first[0]
+    found = {"runs": {name: one.interval() for name, one in estimates(scenario, totals, METRICS).items()}}
     model = model_of(scenario)
     metrics, columns = {name: model.metrics(scenario)[name] for name in METRICS}, model.columns(scenario)
 
@@ -55,13 +57,14 @@ def intervals(scenario: ServiceScenario, controls: bool) -> tuple[dict[str, dict
     found["many"] = jackknifed(
         simulate(seeds, 0, count, Window(span.warm_up, span.warm_up + (span.horizon - span.warm_up) / span.batches))[0]
     )
+    precise = scenario.model_copy(update={"precision": Precision(metric="mean_wait", relative=RELATIVE)})
+    more = simulate_to_precision(precise, span, lambda *runs: simulate(*runs) if runs[1] else first)[0]
+    found["precision"] = {name: one.interval() for name, one in estimates(scenario, more, METRICS).items()}
     if controls:
-        precise = scenario.model_copy(update={"precision": Precision(metric="mean_wait", relative=RELATIVE)})
-        reached = estimates(scenario, simulate_to_precision(precise, span)[0])
-        found["precision"] = {name: reached[name].interval() for name in METRICS}
-        found["cold"] = jackknifed(simulate(scenario, 0, count, Window(0.0, span.warm_up / 10))[0])
+        cold = scenario.model_copy(update={"start": "all_off" if scenario.row.turns_on else "all_idle_on"})
+        found["cold"] = jackknifed(simulate(cold, 0, count, Window(0.0, span.warm_up / COLD))[0])
         found["five"] = {name: _normal(estimate(metric, columns, totals[:5])) for name, metric in metrics.items()}
-        short = simulate(scenario, 0, 2, Window(span.warm_up, 2 * span.warm_up, SHORT_BATCHES))[0]
+        short = simulate(scenario, 0, 2, Window(span.warm_up, span.warm_up + SHORT_BATCHES, SHORT_BATCHES))[0]
         found["ratios"] = {name: _mean_of_ratios(metric, columns, short) for name, metric in metrics.items()}
     return found, span.warm_up
 

@@ -7,7 +7,7 @@ Steady state (`horizon: auto`): see `elastiqueue.engines.steady_state`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,11 +85,17 @@ def simulate(
     return np.concatenate([run.totals for run in runs]), np.array([run.path for run in runs])
 
 
-def steady_estimates(scenario: Scenario, totals: NDArray[np.float64]) -> dict[str, SteadyEstimate]:
-    """Every metric of a steady state from the totals of its batches, shape (R BATCHES, columns)."""
+def _metrics(scenario: Scenario, names: Collection[str] | None) -> dict[str, Ratio]:
+    metrics = with_costs(scenario, model_of(scenario).metrics(scenario))
+    return {name: metric for name, metric in metrics.items() if names is None or name in names}
+
+
+def steady_estimates(
+    scenario: Scenario, totals: NDArray[np.float64], names: Collection[str] | None = None
+) -> dict[str, SteadyEstimate]:
+    """Metrics (all by default) of a steady state from the totals of its batches, shape (R BATCHES, columns)."""
     model = model_of(scenario)
-    runs = totals.reshape(-1, BATCHES, totals.shape[1])
-    metrics: dict[str, Ratio] = with_costs(scenario, model.metrics(scenario))
+    runs, metrics = totals.reshape(-1, BATCHES, totals.shape[1]), _metrics(scenario, names)
     return {name: steady_estimate(metric, model.columns(scenario), runs) for name, metric in metrics.items()}
 
 
@@ -115,14 +121,14 @@ def report_of(scenario: Scenario, span: Window, totals: NDArray[np.float64]) -> 
     return {"steady_state": facts}
 
 
-def estimates(scenario: Scenario, totals: NDArray[np.float64]) -> dict[str, Estimate]:
-    """Every metric of the model from the totals that `simulate` gives, shape (R M, columns)."""
+def estimates(
+    scenario: Scenario, totals: NDArray[np.float64], names: Collection[str] | None = None
+) -> dict[str, Estimate]:
+    """Metrics of the model (all by default) from the totals that `simulate` gives, shape (R M, columns)."""
     if is_steady(scenario):
-        return {name: found.estimate for name, found in steady_estimates(scenario, totals).items()}
-    model = model_of(scenario)
-    names: tuple[str, ...] = model.columns(scenario)
-    metrics: dict[str, Ratio] = with_costs(scenario, model.metrics(scenario))
-    return {name: estimate(metric, names, totals) for name, metric in metrics.items()}
+        return {name: found.estimate for name, found in steady_estimates(scenario, totals, names).items()}
+    columns = model_of(scenario).columns(scenario)
+    return {name: estimate(metric, columns, totals) for name, metric in _metrics(scenario, names).items()}
 
 
 def simulate_to_precision(
@@ -142,7 +148,7 @@ def simulate_to_precision(
     count = max(math.ceil(least / span.batches), scenario.replications)
     totals, paths = run(scenario, 0, count, span)
     while wanted is not None:
-        found = estimates(scenario, totals)[wanted.metric]
+        found = estimates(scenario, totals, {wanted.metric})[wanted.metric]
         low, high = found.interval()
         half = (high - low) / 2
         if math.isnan(half) or found.mean == 0.0:
