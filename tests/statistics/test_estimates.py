@@ -10,6 +10,7 @@ from scipy import stats
 
 from elastiqueue.statistics.autocorrelation import autocorrelation_time
 from elastiqueue.statistics.estimates import Estimate, Ratio, estimate, mean_estimate, ratio_estimate
+from elastiqueue.statistics.waiting import metric_from, parts_of
 
 
 def test_a_constant_denominator_gives_the_plain_mean_and_error():
@@ -68,3 +69,20 @@ def test_autocorrelation_time_of_an_autoregression(time):
 
 def test_autocorrelation_time_of_a_constant_is_zero():
     assert autocorrelation_time(np.full(100, 3.0), 1.0) == 0.0
+
+
+def test_the_interval_of_a_skewed_metric_reaches_farther_up():
+    rows = np.array([[1.0, 1.0], [2.0, 1.0], [4.0, 1.0], [8.0, 1.0]])
+    plain, skewed = (estimate(Ratio({"x": 1.0}, {"n": 1.0}, skewed), ["x", "n"], rows) for skewed in (False, True))
+    assert (plain.mean, plain.se, plain.n) == (skewed.mean, skewed.se, skewed.n)
+    (low, high), (lower, higher) = plain.interval(), skewed.interval()
+    u = (high - plain.mean) / plain.mean
+    assert lower == pytest.approx(plain.mean / math.sqrt(1 + 2 * u))
+    assert higher == pytest.approx(plain.mean * math.exp(u + u * u))
+    assert low < 0 < lower < plain.mean < high < higher
+    assert metric_from(parts_of(Ratio({"x": 1.0}, skewed=True))) == Ratio({"x": 1.0}, skewed=True)
+
+
+def test_a_skewed_metric_that_is_nowhere_has_a_point():
+    assert Estimate(0.0, 0.0, 5, skewed=True).interval() == (0.0, 0.0)
+    assert Estimate(2.0, 1e-9, 5, skewed=True).interval() == pytest.approx(Estimate(2.0, 1e-9, 5).interval(), rel=1e-12)

@@ -67,8 +67,8 @@ def metrics(parameters: SingleTypeParameters) -> dict[str, Ratio]:
     slots = {"slots": 1.0}
     return {
         "total_backlog": Ratio({"total": 1.0}, slots),
-        "parallel_sq": Ratio({"parallel_sq": 1.0}, slots),
-        "perpendicular_sq": Ratio({"perpendicular_sq": 1.0}, slots),
+        "parallel_sq": Ratio({"parallel_sq": 1.0}, slots, skewed=True),
+        "perpendicular_sq": Ratio({"perpendicular_sq": 1.0}, slots, skewed=True),
         "pooled_backlog": Ratio({"pooled": 1.0}, slots),
         "excess_backlog": Ratio({"total": 1.0, "pooled": -1.0}, slots),
         "unused_service": Ratio({"unused": 1.0}, slots),

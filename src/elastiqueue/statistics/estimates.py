@@ -3,7 +3,13 @@
     theta = sum_r num_r / sum_r den_r,    theta_(r) = the same without replication r,
     estimate = n theta - (n - 1) mean_r theta_(r),    se^2 = (n - 1)/n sum_r (theta_(r) - mean theta_(.))^2
 
-(Quenouille 1956, Tukey 1958). Sums are correctly rounded (`math.fsum`), so that no data file depends on the order of
+(Quenouille 1956, Tukey 1958). Second moments of a backlog near its boundary are skewed: their errors grow about as the
+cube of what is estimated, so that where an estimate is low, its error is lower still. On 1/mean^2 it is constant; with
+u = t se / mean the interval of such a metric is, to second order and finite for any u,
+
+    mean / sqrt(1 + 2 u)  to  mean exp(u + u^2).
+
+Sums are correctly rounded (`math.fsum`), so that no data file depends on the order of
 additions or on the machine's vector width.
 """
 
@@ -11,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +26,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Ratio:
-    """A metric: the ratio of two linear forms in totals, each given as column -> weight."""
+    """A metric: the ratio of two linear forms in totals, each given as column -> weight; `skewed`: see above."""
 
     numerator: Mapping[str, float]
     denominator: Mapping[str, float] = field(default_factory=lambda: {"time": 1.0})
+    skewed: bool = False
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,7 @@ class Estimate:
     mean: float
     se: float
     n: int
+    skewed: bool = False
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Two-sided t interval with n - 1 degrees of freedom; a point where the value is exact."""
@@ -41,6 +49,9 @@ class Estimate:
         from scipy.special import stdtrit  # slow to import, and simulations need none of it
 
         half = float(stdtrit(self.n - 1, 0.5 + level / 2)) * self.se
+        if self.skewed and self.mean > 0.0:
+            u = half / self.mean
+            return self.mean / math.sqrt(1.0 + 2.0 * u), self.mean * math.exp(min(u + u * u, 700.0))
         return self.mean - half, self.mean + half
 
     def __str__(self) -> str:
@@ -93,9 +104,8 @@ def estimate(metric: Any, columns: Sequence[str], totals: NDArray[np.float64]) -
     if not isinstance(metric, Ratio):
         ratio, back = metric.resolve(pooled(columns, totals))
         return back(estimate(ratio, columns, totals))
-    return ratio_estimate(
-        linear_form(metric.numerator, columns, totals), linear_form(metric.denominator, columns, totals)
-    )
+    forms = (linear_form(weights, columns, totals) for weights in (metric.numerator, metric.denominator))
+    return replace(ratio_estimate(*forms), skewed=metric.skewed)
 
 
 def linearised(metric: Any, columns: Sequence[str], totals: NDArray[np.float64]) -> NDArray[np.float64]:

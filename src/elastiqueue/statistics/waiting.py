@@ -259,7 +259,9 @@ def _kinds(levels: int, phases: int) -> Iterator[tuple[int, int]]:
 
 def parts_of(metric: Any) -> list[Any]:
     """A metric, a `Ratio` or one with `resolve`, as JSON-able values."""
-    return [asdict(metric)] if hasattr(metric, "resolve") else [dict(metric.numerator), dict(metric.denominator)]
+    if hasattr(metric, "resolve"):
+        return [asdict(metric)]
+    return [dict(metric.numerator), dict(metric.denominator), *([True] if metric.skewed else [])]
 
 
 def metric_from(parts: Sequence[Any]) -> Any:
@@ -267,7 +269,7 @@ def metric_from(parts: Sequence[Any]) -> Any:
     from elastiqueue.statistics.estimates import Ratio
     from elastiqueue.statistics.queue_waits import QueueMetric
 
-    if len(parts) == 2:
+    if len(parts) > 1:
         return Ratio(*parts)
     return WaitMetric(**parts[0]) if "levels" in parts[0] else QueueMetric(**parts[0])
 

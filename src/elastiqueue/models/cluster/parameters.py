@@ -169,8 +169,8 @@ def metrics(parameters: ClusterParameters) -> dict[str, Ratio]:
     result = {
         "total_backlog": Ratio(backlog, slots),
         "weighted_backlog": Ratio({"weighted": 1.0}, slots),
-        "parallel_sq": Ratio({"parallel_sq": 1.0}, slots),
-        "perpendicular_sq": Ratio({"perpendicular_sq": 1.0}, {"norm_slots": 1.0}),
+        "parallel_sq": Ratio({"parallel_sq": 1.0}, slots, skewed=True),
+        "perpendicular_sq": Ratio({"perpendicular_sq": 1.0}, {"norm_slots": 1.0}, skewed=True),
     }
     if parameters.level == "job":
         result["mean_response"] = Ratio({"response": 1.0}, {"completions": 1.0})
