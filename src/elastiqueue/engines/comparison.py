@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from elastiqueue.engines.simulation import estimates
 from elastiqueue.engines.steady_state import Window, from_both_sides, is_steady, window
-from elastiqueue.errors import ConfigError
 from elastiqueue.models.coupling import simulate_coupled
 from elastiqueue.models.registry import model_of
+from elastiqueue.results.tidy_tables import value_row
 from elastiqueue.sampling.streams import digest, stream
-from elastiqueue.scenarios.autoscaling import ServiceScenario
+from elastiqueue.scenarios.autoscaling import check_pair
 from elastiqueue.scenarios.units import with_costs
 from elastiqueue.statistics.batches import steady_mean
 from elastiqueue.statistics.estimates import Estimate, linearised, mean_estimate
@@ -62,15 +62,7 @@ def common_window(pair: Pair) -> Window:
     ------
     ConfigError : two scenarios that cannot be compared.
     """
-    for scenario in pair:
-        if not isinstance(scenario, ServiceScenario):
-            raise ConfigError(f"model = {scenario.model}: only systems in continuous time can be compared")
-        if scenario.precision is not None:
-            raise ConfigError("precision: is for `elastiqueue simulate`; must be null where two scenarios are compared")
-    for key in ("horizon", "warm_up", "replications", "measured", "seed"):
-        one, other = (getattr(scenario, key) for scenario in pair)
-        if one != other:
-            raise ConfigError(f"{key} = {other}: must be that of the other scenario, {one}, where two are compared")
+    check_pair(pair)
     spans = [window(scenario) for scenario in pair]
     longer = max(spans, key=lambda span: span.horizon)
     return replace(longer, doubt="; ".join(dict.fromkeys(span.doubt for span in spans if span.doubt)))
@@ -111,3 +103,15 @@ def differences(pair: Pair, totals: Totals, span: Window) -> dict[str, Differenc
         else:
             found[name] = Difference(beside, mean_estimate((one - other).tolist()))
     return found
+
+
+def compute_rows(engine: str, scenario: Any, other: Any) -> list[dict[str, Any]]:
+    """Rows of the differences, scenario less other; `note` says how many independent replications one is worth."""
+    pair = (scenario, other)
+    span = common_window(pair)
+    found = differences(pair, simulate_pair(pair, 0, scenario.replications, span), span)
+    rows = []
+    for name, one in found.items():
+        notes = [f"gain {one.gain:.3g}" if one.gain == one.gain else "", span.doubt, one.warning]
+        rows.append({**value_row(name, one.difference), "note": "; ".join(filter(None, notes))})
+    return rows

@@ -1,6 +1,6 @@
 """The engines: what each value of the key `engine` runs; which models it serves stands in `scenarios.registry`.
 
-An engine that uses no random numbers is a module with `compute_rows(engine, scenario)`; modules are named, not
+An engine without jobs of its own is a module with `compute_rows(engine, scenario)`; modules are named, not
 imported, so that the sources of one engine do not include those of another.
 """
 
@@ -14,6 +14,7 @@ from elastiqueue.scenarios.registry import MODELS, row_of
 
 ENGINE_MODULES = {
     "simulate": ("elastiqueue.engines.simulation",),
+    "compare": ("elastiqueue.engines.comparison", "elastiqueue.models.coupled"),
     "exact": ("elastiqueue.engines.exact",),
     "coverage": ("elastiqueue.engines.coverage",),
     "fluid": ("elastiqueue.engines.fluid",),
@@ -32,10 +33,14 @@ def check_served(engine: str, scenario: Any) -> None:
         raise ConfigError(f"model = {scenario.model}: {engine} is for {fitting}")
 
 
-def compute_rows(engine: str, scenario: Any) -> list[dict[str, Any]]:
-    """Rows of a tidy table of a deterministic engine: values are exact, their se is 0 and their n is 0."""
+def compute_rows(engine: str, scenario: Any, other: Any = None) -> list[dict[str, Any]]:
+    """Rows of a tidy table of an engine without jobs of its own; exact values have se = 0 and n = 0.
+
+    other : the scenario that the engine `compare` compares with.
+    """
     check_served(engine, scenario)
+    more = {} if other is None else {"other": other}
     rows: list[dict[str, Any]] = importlib.import_module(ENGINE_MODULES[engine][0]).compute_rows(
-        engine=engine, scenario=scenario
+        engine=engine, scenario=scenario, **more
     )
     return rows

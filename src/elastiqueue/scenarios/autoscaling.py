@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
@@ -414,3 +414,18 @@ class ServiceScenario(WithUnits):
 def _scalar(value: Any) -> Any:
     """A value for the cell of a table: a list or mapping as text."""
     return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def check_pair(pair: Sequence[Any]) -> None:
+    """Raise ConfigError where two scenarios cannot be compared on common clocks."""
+    for scenario in pair:
+        if not isinstance(scenario, ServiceScenario):
+            raise ConfigError(f"model = {scenario.model}: only systems in continuous time can be compared")
+        if scenario.precision is not None:
+            raise ConfigError("precision: is for `elastiqueue simulate`; must be null where two scenarios are compared")
+    for key in ("horizon", "warm_up", "replications", "measured", "seed"):
+        one, other = (getattr(scenario, key) for scenario in pair)
+        if one != other:
+            raise ConfigError(f"{key} = {other}: must be that of the other scenario, {one}, where two are compared")
+    for scenario in pair:
+        scenario.check_events()

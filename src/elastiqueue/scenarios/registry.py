@@ -22,7 +22,7 @@ from elastiqueue.errors import ConfigError, printable
 SERVICE = "elastiqueue.scenarios.autoscaling:ServiceScenario"
 SLOTTED = "elastiqueue.models.slotted"
 FLUID = ("fluid", "fluid_stability")
-EXACT = ("simulate", "exact", "coverage")
+EXACT = ("simulate", "compare", "exact", "coverage")
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,8 @@ def row(model: object) -> Model:
         policy = load(model)
         takes = tuple(getattr(policy, "TAKES", ()))
         return Model(
-            (policy.__doc__ or model).splitlines()[0], f"{model}:Scenario", ("simulate", "exact"), model, (), takes,
+            (policy.__doc__ or model).splitlines()[0], f"{model}:Scenario", ("simulate", "compare", "exact"), model, (),
+            takes,
             tuple(key for key in takes if key in ("standby_rate", "setup_rate")),
             loses=bool(getattr(policy, "LOSES", False)),
         )  # fmt: skip

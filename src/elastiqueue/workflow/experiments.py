@@ -25,7 +25,7 @@ from elastiqueue.models.registry import has_metric, metric_names, sources_of
 from elastiqueue.results.files import fits, write_atomically
 from elastiqueue.results.tidy_tables import FACTS, VALUES
 from elastiqueue.sampling.streams import canonical_json, digest
-from elastiqueue.scenarios.autoscaling import STEADY_RUNS, Precision, ServiceScenario
+from elastiqueue.scenarios.autoscaling import STEADY_RUNS, Precision, ServiceScenario, check_pair
 from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.sources import PACKAGE, file_digest, source_digest
 from elastiqueue.workflow.figures import check_claims, check_figures
@@ -34,15 +34,20 @@ RESERVED = {"experiment", "label", *VALUES, *FACTS}  # columns of tables, beside
 MAX_SCENARIOS, MAX_BLOCKS = 100_000, 20_000  # of an experiment; the workflow engine plans some hundred jobs a second
 
 
+Engine = Literal[
+    "simulate", "compare", "exact", "coverage", "fluid", "fluid_stability", "stability", "stability_map", "capacity",
+    "bounds",
+]  # fmt: skip
+
+
 class Experiment(Strict):
     """A base scenario, cases and a grid; all combinations are run."""
 
-    engine: Literal[
-        "simulate", "exact", "coverage", "fluid", "fluid_stability", "stability", "stability_map", "capacity", "bounds"
-    ] = Field(
+    engine: Engine = Field(
         "simulate",
-        description="simulate: the simulator; exact: exact solver; coverage: how often intervals hold the exact value, "
-        "in as many experiments as `replications` says; fluid: the fluid limit; fluid_stability: the fluid limit from "
+        description="simulate: the simulator; compare: metrics less those of another scenario (`against`), on common "
+        "random clocks; exact: exact solver; coverage: how often intervals hold the exact value, in as many "
+        "experiments as `replications` says; fluid: the fluid limit; fluid_stability: the fluid limit from "
         "as many starts as `replications` says, and the time of each to the fixed point; stability: verdict and drift; "
         "stability_map: the smallest stable number of servers; capacity: facets and distances of a cluster; bounds: "
         "its heavy-traffic bounds.",
@@ -55,6 +60,11 @@ class Experiment(Strict):
     )
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict, description="Key (dotted keys reach inside) -> values; every combination is run."
+    )
+    against: dict[str, Any] = Field(
+        default_factory=dict,
+        description="compare: keys (dotted keys reach inside) of the scenario whose metrics are taken off; the value "
+        "`next` is the one that follows in the grid, where the last has none.",
     )
     metrics: list[str] | None = Field(
         None,
@@ -97,10 +107,16 @@ class RunConfig(Strict):
 
 @dataclass(frozen=True)
 class Point:
-    """One scenario of an experiment, and the label of its case."""
+    """One scenario of an experiment, the label of its case, and what it is compared with."""
 
     label: str
     scenario: Scenario
+    other: Scenario | None = None
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What tells it from the others of its experiment."""
+        return (self.label, *(one.digest() for one in (self.scenario, self.other) if one is not None))
 
 
 def load(values: Mapping[str, Any]) -> RunConfig:
@@ -121,13 +137,19 @@ def load(values: Mapping[str, Any]) -> RunConfig:
             for key in experiment.split_by:
                 if key not in keys:
                     raise ConfigError(f"split_by = {key}: must be a key of its cases or grid")
+            if bool(experiment.against) != (experiment.engine == "compare"):
+                raise ConfigError("against: must be given for the engine compare, and for no other")
             found = scenarios[name] = points(config, experiment)
+            if not found:
+                raise ConfigError("against: no value of the grid has a next one")
             for point in found:
                 check_served(experiment.engine, point.scenario)
                 for key in point.scenario.describe().keys() & RESERVED:
                     raise ConfigError(
                         f"model = {point.scenario.model}: its key {key} must be renamed; all tables have such a column"
                     )
+                if point.other is not None:
+                    check_pair((point.scenario, point.other))
                 if experiment.engine == "simulate" and isinstance(point.scenario, ServiceScenario):
                     point.scenario.check_events()
                 count = math.ceil(point.scenario.replications / experiment.block)
@@ -141,7 +163,7 @@ def load(values: Mapping[str, Any]) -> RunConfig:
                     raise ConfigError(f"precision.metric = {wanted.metric}: must be one that all its scenarios have")
                 if experiment.precision and getattr(point.scenario, "slots", None) == "auto":
                     raise ConfigError("precision: needs a number of slots; slots = auto goes by the replications")
-            for metric in experiment.metrics or () if experiment.engine in ("simulate", "exact") else ():
+            for metric in experiment.metrics or () if experiment.engine in ("simulate", "compare", "exact") else ():
                 if not any(has_metric(point.scenario, metric) for point in found):
                     known = ", ".join(sorted({name for point in found for name in metric_names(point.scenario)}))
                     raise ConfigError(f"metrics = {metric}: must be one that a scenario of it has; there are {known}")
@@ -211,14 +233,34 @@ def _combinations(config: RunConfig, experiment: Experiment) -> Iterator[dict[st
             settings = _settings(experiment, case, values)
             steady = settings.get("horizon") == "auto"  # few long runs
             replications = min(config.replications, STEADY_RUNS) if steady else config.replications
-            yield {"seed": config.seed, "replications": replications, **settings}
+            against = _against(experiment, dict(zip(experiment.grid, values, strict=True)))
+            if against is not None:
+                settings |= {"against": against} if against else {}
+                yield {"seed": config.seed, "replications": replications, **settings}
+
+
+def _against(experiment: Experiment, at: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the scenario at these values of the grid is compared with; None where a value has no next one."""
+    found = dict(experiment.against)
+    for key in (key for key, value in found.items() if value == "next"):
+        if key not in at:
+            raise ConfigError(f"against.{key} = next: must be a key of the grid")
+        values = experiment.grid[key]
+        following = values.index(at[key]) + 1
+        if following == len(values):
+            return None
+        found[key] = values[following]
+    return found
+
+
+def _scenario(settings: Mapping[str, Any]) -> Scenario:
+    values: dict[str, Any] = {}
+    for key, value in settings.items():
+        set_key(values, key, value)
+    return scenario_from(values)
 
 
 def _point(settings: Mapping[str, Any]) -> Point:
-    values: dict[str, Any] = {}
-    for key, value in settings.items():
-        if key != "label":
-            set_key(values, key, value)
     label = settings.get("label", "")
     if (
         isinstance(label, bool)
@@ -229,15 +271,17 @@ def _point(settings: Mapping[str, Any]) -> Point:
         raise ConfigError(f"label = {label!r}: must be a text")
     if not str(label).isprintable() or len(str(label)) > 200:
         raise ConfigError(f"label = {str(label)[:200]!r}: must be one line of at most 200 characters")
-    return Point(str(label), scenario_from(values))
+    keys = {key: value for key, value in settings.items() if key not in ("label", "against")}
+    other = _scenario({**keys, **settings["against"]}) if "against" in settings else None
+    return Point(str(label), _scenario(keys), other)
 
 
 def points(config: RunConfig, experiment: Experiment) -> list[Point]:
     """All scenarios of an experiment; one that two combinations share (same sample paths, same label) is kept once."""
-    found: dict[tuple[str, str], Point] = {}
+    found: dict[tuple[str, ...], Point] = {}
     for settings in _combinations(config, experiment):
         point = _point(settings)
-        found.setdefault((point.label, point.scenario.digest()), point)
+        found.setdefault(point.identity, point)
     return list(found.values())
 
 
@@ -323,11 +367,11 @@ def chunks(config: RunConfig, name: str) -> list[Chunk]:
     more leave most chunks as they are.
     """
     experiment = config.experiments[name]
-    groups: dict[str, dict[tuple[str, str], tuple[dict[str, Any], Scenario]]] = {}
+    groups: dict[str, dict[tuple[str, ...], tuple[dict[str, Any], Point]]] = {}
     for settings in _combinations(config, experiment):
         point = _point(settings)
         key = canonical_json([settings.get(part) for part in experiment.split_by])
-        groups.setdefault(key, {}).setdefault((point.label, point.scenario.digest()), (settings, point.scenario))
+        groups.setdefault(key, {}).setdefault(point.identity, (settings, point))
     pieces = [
         members[first : first + MAX_CHUNK]
         for members in (list(group.values()) for group in groups.values())
@@ -342,23 +386,24 @@ def chunks(config: RunConfig, name: str) -> list[Chunk]:
     ]
 
 
-def _chunk(name: str, experiment: Experiment, members: Sequence[tuple[dict[str, Any], Scenario]]) -> Chunk:
+def _chunk(name: str, experiment: Experiment, members: Sequence[tuple[dict[str, Any], Point]]) -> Chunk:
     engine = experiment.engine
-    scenarios = [scenario for _, scenario in members]
+    scenarios = [point.scenario for _, point in members]
+    others = [point.other for _, point in members if point.other is not None]
     # elsewhere more replications leave the first ones as they are
     kept = [
         {
             key: value
             for key, value in settings.items()
             if key != "replications"
-            or engine in ("coverage", "fluid_stability")
-            or getattr(scenario, "slots", None) == "auto"
+            or engine in ("compare", "coverage", "fluid_stability")
+            or getattr(point.scenario, "slots", None) == "auto"
         }
-        for settings, scenario in members
+        for settings, point in members
     ]
     files = {path: file_digest(path) for settings in kept for path in named_files(settings)}
     sources = source_digest(
-        *ENGINE_MODULES[engine], *sorted({name for scenario in scenarios for name in sources_of(scenario)})
+        *ENGINE_MODULES[engine], *sorted({name for one in (*scenarios, *others) for name in sources_of(one)})
     )
     replications = max(scenario.replications for scenario in scenarios)
     steady = [getattr(scenario, "horizon", None) == "auto" for scenario in scenarios]

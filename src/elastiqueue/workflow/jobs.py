@@ -111,7 +111,7 @@ def computed_rows(engine: str, specification: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for point in specified_points(specification):
         head = {"label": point.label, **point.scenario.describe(), "settings": settings_digest(point.scenario)}
-        rows += [{**head, **row} for row in compute_rows(engine, point.scenario)]
+        rows += [{**head, **row} for row in compute_rows(engine, point.scenario, point.other)]
     return rows
 
 
