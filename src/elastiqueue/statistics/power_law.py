@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
-
 
 @dataclass(frozen=True)
 class PowerLaw:
@@ -29,6 +27,8 @@ def power_law(x: Sequence[float], mean: Sequence[float], se: Sequence[float], le
     ------
     ValueError : fewer than three points, or one that is not positive.
     """
+    from scipy.special import stdtrit  # slow to import, and most figures need none of it
+
     n = len(x)
     if n < 3 or len(mean) != n or len(se) != n or min(*x, *mean, *se) <= 0:
         raise ValueError(f"power law: {n} points given, must be three or more, all positive with positive errors")
