@@ -10,7 +10,7 @@ from elastiqueue.sources import PACKAGE
 # From the bottom to the top; a folder imports from those before it, and from itself.
 ORDER = (
     "errors", "sources", "sampling", "statistics", "scenarios", "theory", "results", "models", "engines", "api",
-    "tables", "figures", "claims", "workflow", "cli", "__main__",
+    "figures", "tables", "claims", "workflow", "cli", "__main__",
 )  # fmt: skip
 AT_THE_TOP = {"__init__", "__main__", "errors", "sources"}
 

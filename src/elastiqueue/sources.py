@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent
 WITHOUT_EFFECT = frozenset(
     {
         "elastiqueue.scenarios.registry", "elastiqueue.models.registry", "elastiqueue.engines.registry",
-        "elastiqueue.figures.schema", "elastiqueue.workflow.figures",
+        "elastiqueue.figures.schema", "elastiqueue.tables.schema", "elastiqueue.workflow.figures",
     }
 )  # fmt: skip
 

@@ -109,6 +109,7 @@ def _with_policy(folder: Path) -> Path:
     }
     figure = {"experiments": ["own"], "x": "level", "y": "power", "curves": {"by": "servers"}}
     values = {"replications": 10, "experiments": {**TINY["experiments"], "own": own}, "figures": {"power": figure}}
+    values["tables"] = {"power": {"experiments": ["own"], "rows": "servers", "columns": "level", "value": "power"}}
     (folder / "study.yaml").write_text(yaml.safe_dump({"run": "study", "claims": "claims.yaml", **values}))
     (folder / "claims.yaml").write_text(yaml.safe_dump({"level": 0.05, "claims": {"T": CLAIM}}))
     return folder / "study.yaml"
@@ -124,6 +125,7 @@ def test_a_policy_of_ones_own_has_its_figure_and_its_claim(tmp_path, capfd, monk
     assert main(["run", str(study), "--cores", "2"]) == 0
     assert (tmp_path / "results/study/power.pdf").stat().st_size > 5_000
     assert _verdicts(tmp_path) == {"T": "supported"}
+    assert "| servers | level 0 | level 1 |" in (tmp_path / "results/study/tables/power.md").read_text()
     assert "A threshold of 0 is TABS." in (tmp_path / "results/study/index.html").read_text()
     monkeypatch.chdir(ROOT)
     assert main(["run", str(study), "-n"]) == 0
@@ -132,7 +134,7 @@ def test_a_policy_of_ones_own_has_its_figure_and_its_claim(tmp_path, capfd, monk
     policy.write_text(policy.read_text().replace("busy == 0", "busy <= 1"))
     assert main(["run", str(study), "-n"]) == 0  # an edited policy simulates its own experiment again
     rows = dict(line.split() for line in capfd.readouterr().out.splitlines()[2:])
-    assert {rows[name] for name in ("simulate", "summarise", "draw", "claims")} == {"1"}
+    assert {rows[name] for name in ("simulate", "summarise", "draw", "tabulate", "claims")} == {"1"}
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,14 @@ def test_a_decreasing_expression_has_its_interval_the_right_way_round():
     assert (low[0], high[0]) == pytest.approx((1 / 2.2, 1 / 1.8))
 
 
+def test_errors_of_several_metrics_are_added_up():
+    """Of any correlation: |a - b| is known to the sum of both errors, and a constant adds none."""
+    rows = Rows.of(table(load=[0.5, 0.5], metric=["power", "busy"], mean=[2.0, 1.0]))
+    low, high = rows.interval("3 * power - busy / load")
+    assert (low[0], high[0]) == pytest.approx((4.0 - 0.6 - 0.4, 4.0 + 0.6 + 0.4))
+    assert rows.interval("load")[0] == rows.interval("load")[1] == 0.5
+
+
 def test_hollow_and_crossed_points_and_values_that_a_log_axis_cannot_show():
     data = table(load=[0.1, 0.5, 0.9, 0.95], mean=[0.0, 1.0, 2.0, 3.0])
     axes = drawn(

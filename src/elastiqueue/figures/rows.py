@@ -94,13 +94,13 @@ class Rows:
             sorted(different) if different and all(isinstance(each, float | int) for each in different) else different
         )
 
-    def evaluate(self, text: str, measure: str = "mean", x: Array | None = None) -> Array:
-        """An expression for each row; a metric counts with its mean, or with the measure that is given."""
+    def evaluate(self, text: str, measure: str = "mean", x: Array | None = None, only: str | None = None) -> Array:
+        """An expression for each row; a metric (or `only` this one) counts with its mean, or the measure given."""
 
         def lookup(name: str, part: str) -> Any:
             experiment, metric = expressions.split(name)
             rows = self._joined(experiment) if experiment else self
-            used = "se" if part == "se" else measure
+            used = "se" if part == "se" else measure if only in (None, name) else "mean"
             if metric in rows.measures[used]:
                 return rows.measures[used][metric].to_numpy(float)
             if metric in rows.keys:
@@ -123,14 +123,17 @@ class Rows:
         return Rows(other.keys.reindex(labels), {part: frame.reindex(labels) for part, frame in other.measures.items()})
 
     def interval(self, text: str) -> tuple[Array, Array]:
-        """Ends of the 95 % interval of an expression in which one metric has an error; nothing for more of them."""
-        mean, names = self.evaluate(text), [name for name, part in expressions.names(text)]
-        if sum(name in self.measures["mean"] for name in names) != 1 or any(
-            expressions.split(name)[0] for name in names
-        ):
-            return mean, mean
-        ends = self.evaluate(text, "ci_low"), self.evaluate(text, "ci_high")
-        return np.minimum(*ends), np.maximum(*ends)
+        """Ends of the 95 % interval of an expression.
+
+        Where several metrics are in it their errors are added up, whatever their correlation: at least 95 %.
+        """
+        mean, parts = self.evaluate(text), [name for name, part in expressions.names(text) if part == "mean"]
+        ends = {name: [self.evaluate(text, end, only=name) for end in ("ci_low", "ci_high")] for name in parts}
+        moved = [pair for pair in ends.values() if not all(np.array_equal(end, mean, equal_nan=True) for end in pair)]
+        if len(moved) == 1:
+            return np.minimum(*moved[0]), np.maximum(*moved[0])
+        half = sum((np.maximum(abs(low - mean), abs(high - mean)) for low, high in moved), np.zeros(len(mean)))
+        return mean - half, mean + half
 
 
 def shown(value: Any) -> str:

@@ -25,14 +25,14 @@ def _expression(text: Any) -> str:
     return str(text)
 
 
-def _form(value: Any) -> str:
+def form_of(value: Any) -> str:
     """The form of a key that has a short and a long one; an error speaks of the form that was meant."""
     return "list" if isinstance(value, list) else "mapping" if isinstance(value, Mapping | Strict) else "text"
 
 
 Expression = Annotated[str, AfterValidator(_expression)]
 Values = Annotated[
-    Annotated[Expression, Tag("text")] | Annotated[dict[Expression, str], Tag("mapping")], Discriminator(_form)
+    Annotated[Expression, Tag("text")] | Annotated[dict[Expression, str], Tag("mapping")], Discriminator(form_of)
 ]
 Where = dict[str, Value | list[Value]]
 Keeps = Callable[[str, str], bool]
@@ -99,9 +99,9 @@ class Note(Strict):
     at: Literal["upper right", "upper left", "lower right", "lower left"] = Field("upper right", description="Place.")
 
 
-AxisOrValue = Annotated[Annotated[Expression, Tag("text")] | Annotated[Axis, Tag("mapping")], Discriminator(_form)]
-Layers = Annotated[Annotated[list[Layer], Tag("list")] | Annotated[Layer, Tag("mapping")], Discriminator(_form)]
-Remark = Annotated[Annotated[str, Tag("text")] | Annotated[Note, Tag("mapping")], Discriminator(_form)]
+AxisOrValue = Annotated[Annotated[Expression, Tag("text")] | Annotated[Axis, Tag("mapping")], Discriminator(form_of)]
+Layers = Annotated[Annotated[list[Layer], Tag("list")] | Annotated[Layer, Tag("mapping")], Discriminator(form_of)]
+Remark = Annotated[Annotated[str, Tag("text")] | Annotated[Note, Tag("mapping")], Discriminator(form_of)]
 
 
 class Panel(Strict):
@@ -117,7 +117,7 @@ class Panel(Strict):
     each: str | None = Field(None, description="Column: an entry of rows or columns for each of its values.")
 
 
-Facet = Annotated[Annotated[str, Tag("text")] | Annotated[list[Panel], Tag("list")], Discriminator(_form)]
+Facet = Annotated[Annotated[str, Tag("text")] | Annotated[list[Panel], Tag("list")], Discriminator(form_of)]
 
 
 class FigureSpec(Panel):
@@ -227,7 +227,7 @@ def check(name: str, spec: FigureSpec, heads: Mapping[str, list[Mapping[str, Any
             for key in ("experiment", "time", "statistic"):
                 where.pop(key, None)
         shown = [each for layer in layers(panel) for each in _experiments(layer, panel, spec) if each in heads]
-        if not any(_matches(head, where) for where in conditions for each in shown for head in heads[each]):
+        if not any(has_values(head, where) for where in conditions for each in shown for head in heads[each]):
             text = ", ".join(f"{key} = {value}" for key, value in conditions[0].items())
             complain("where", text, "its experiments have no such scenario")
         for layer in [*layers(panel), *(panel.limits or [])]:
@@ -264,7 +264,9 @@ def _experiments(layer: Layer, panel: Panel, spec: FigureSpec) -> list[str]:
     return [one.replace("{{experiment}}", each) for one in wanted for each in shown[: 1 if "{{" not in one else None]]
 
 
-def _matches(head: Mapping[str, Any], where: Where) -> bool:
+def has_values(head: Mapping[str, Any], where: Where) -> bool:
+    """Whether a scenario with these columns is one that is asked for."""
+
     def same(value: Any, wanted: Value) -> bool:
         if isinstance(value, float | int) and isinstance(wanted, float | int) and not isinstance(wanted, bool):
             return math.isclose(value, wanted, rel_tol=1e-9)

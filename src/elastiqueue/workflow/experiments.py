@@ -28,6 +28,7 @@ from elastiqueue.sampling.streams import canonical_json, digest
 from elastiqueue.scenarios.autoscaling import STEADY_RUNS, Precision, ServiceScenario, check_pair
 from elastiqueue.scenarios.reading import KINDS, ConfigError, Scenario, Strict, one_line, scenario_from, set_key
 from elastiqueue.sources import PACKAGE, file_digest, source_digest
+from elastiqueue.tables.schema import TableSpec
 from elastiqueue.workflow.figures import check_claims, check_figures
 
 RESERVED = {"experiment", "label", *VALUES, *FACTS}  # columns of tables, beside those that tell scenarios apart
@@ -102,6 +103,7 @@ class RunConfig(Strict):
     )
     experiments: dict[Name, Experiment] = Field(description="What is computed.")
     figures: dict[Name, FigureSpec] = Field(default_factory=dict, description="What is drawn.")
+    tables: dict[Name, TableSpec] = Field(default_factory=dict, description="What is shown in tables.")
     claims: str | None = Field(None, description="File of the claims that are judged; none by default.")
 
 

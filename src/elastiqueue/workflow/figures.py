@@ -12,6 +12,7 @@ from elastiqueue.errors import ConfigError
 from elastiqueue.figures.schema import check
 from elastiqueue.models.registry import has_metric
 from elastiqueue.scenarios.reading import KINDS
+from elastiqueue.tables.schema import check as check_table
 
 if TYPE_CHECKING:
     from elastiqueue.workflow.experiments import Experiment, Point, RunConfig
@@ -38,6 +39,7 @@ def check_claims(config: RunConfig, points: Mapping[str, Sequence[Point]]) -> No
     """
     if config.claims is None or config.extends is not None or config.run == "paper":
         return
+    columns = {name: {key for head in _heads(some) for key in head} for name, some in points.items()}
     for name, claim in read_claims(config.claims).claims.items():
 
         def complain(key: str, value: str, known: Iterable[str], name: str = name) -> NoReturn:
@@ -46,10 +48,9 @@ def check_claims(config: RunConfig, points: Mapping[str, Sequence[Point]]) -> No
         for quantity in claim.quantities():
             if (experiment := quantity.experiment) not in points:
                 complain("experiment", experiment, points)
-            columns = {key for head in _heads(points[experiment]) for key in head}
             for column in (*quantity.where, *quantity.match, *filter(None, [quantity.scale])):
-                if column not in columns:
-                    complain("where" if column in quantity.where else "match", column, columns)
+                if column not in columns[experiment]:
+                    complain("where" if column in quantity.where else "match", column, columns[experiment])
             for metric in [quantity.metric] if isinstance(quantity.metric, str) else quantity.metric:
                 if not _keeps(config, points, experiment, metric):
                     raise ConfigError(f"claims.{name}: metric = {metric}: is none that {experiment} keeps")
@@ -59,23 +60,24 @@ def check_claims(config: RunConfig, points: Mapping[str, Sequence[Point]]) -> No
 
 
 def check_figures(config: RunConfig, points: Mapping[str, Sequence[Point]]) -> None:
-    """Raise ConfigError where a figure asks for what the scenarios of its experiments will not give."""
+    """Raise ConfigError where a figure or table asks for what the scenarios of its experiments will not give."""
     heads: dict[str, list[Mapping[str, Any]]] = {}
-    for name, figure in config.figures.items():
-        for experiment in figure.experiments:
+    known = ", ".join(config.experiments) or "none"
+    kinds = (("figures", config.figures, check), ("tables", config.tables, check_table))
+    for kind, name, spec, check_one in ((kind, *item, one) for kind, all_, one in kinds for item in all_.items()):
+        for experiment in spec.experiments:
             if experiment not in config.experiments:
-                known = ", ".join(config.experiments) or "none"
-                raise ConfigError(f"figures.{name}.experiments = {experiment}: must be one of {known}")
+                raise ConfigError(f"{kind}.{name}.experiments = {experiment}: must be one of {known}")
             if experiment not in heads:
                 heads[experiment] = _heads(points[experiment])
-        check(name, figure, heads, partial(_keeps, config, points))
-        caption(config, name)
+        check_one(name, spec, heads, partial(_keeps, config, points))
+        caption(config, name, kind)
 
 
-def caption(config: RunConfig, name: str) -> str:
-    """The caption of a figure, with the numbers of this run: {{key}} or {{experiment.key}} of its scenarios."""
-    figure = config.figures[name]
-    read = {each: config.experiments[each] for each in figure.experiments}
+def caption(config: RunConfig, name: str, kind: str = "figures") -> str:
+    """The caption of a figure or table, with the numbers of this run: {{key}} or {{experiment.key}}."""
+    shown = getattr(config, kind)[name]
+    read = {each: config.experiments[each] for each in shown.experiments}
     simulated = {each: one for each, one in read.items() if one.engine == "simulate"} or read
 
     def number(match: re.Match[str]) -> str:
@@ -87,10 +89,10 @@ def caption(config: RunConfig, name: str) -> str:
             key = match[1].strip()
         values = dict.fromkeys(value for source in sources for value in _values(config, source, key))
         if not values:
-            raise ConfigError(f"figures.{name}.caption: {match[0]}: must be a key of the scenarios of its experiments")
+            raise ConfigError(f"{kind}.{name}.caption: {match[0]}: must be a key of the scenarios of its experiments")
         return _listed(list(values))
 
-    return re.sub(r"\{\{(.+?)\}\}", number, figure.caption)
+    return re.sub(r"\{\{(.+?)\}\}", number, shown.caption)
 
 
 def _values(config: RunConfig, experiment: Experiment, key: str) -> list[Any]:

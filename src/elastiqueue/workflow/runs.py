@@ -15,7 +15,7 @@ WORKFLOW = next(
     (folder for folder in (PACKAGE / "run_files", PACKAGE.parents[1]) if (folder / "workflow/Snakefile").is_file()),
     PACKAGE.parents[1],
 )
-CONTENT = ("experiments", "figures", "claims")
+CONTENT = ("experiments", "figures", "tables", "claims")
 
 
 def given(

@@ -9,8 +9,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elastiqueue.errors import ConfigError, Parser, printable
+
+if TYPE_CHECKING:  # slow to import
+    import pandas as pd
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     step("summary", _summary, "spec", "blocks", "output")
     step("compute", _compute, "spec", "output", "provenance")
     step("draw", _draw, "spec", "data", "pdf", "png", summaries="+")
+    step("tabulate", _tabulate, "spec", "caption", "csv", "md", "tex", summaries="+")
     step("diagram", _diagram, "spec", "pdf", "png")
     options = parser.parse_args(arguments)
     try:
@@ -111,16 +116,31 @@ def _compute(options: argparse.Namespace) -> None:
     write_provenance(options.provenance, watch, *specifications)
 
 
-def _draw(options: argparse.Namespace) -> None:
+def _joined(paths: Sequence[str]) -> pd.DataFrame:
+    """The tidy tables of some experiments as one."""
     import pandas as pd
 
+    from elastiqueue.results.tidy_tables import read_table
+
+    tables = [read_table(path).assign(experiment=Path(path).stem) for path in paths]
+    joined = pd.concat([table for table in tables if not table.empty], ignore_index=True)
+    return joined[["experiment", *(name for name in joined if name != "experiment")]]
+
+
+def _tabulate(options: argparse.Namespace) -> None:
+    from elastiqueue.tables.own import own
+    from elastiqueue.tables.schema import TableSpec
+
+    spec = TableSpec.model_validate_json(options.spec)
+    own(_joined(options.summaries), spec, options.caption).write(options.csv, options.md, options.tex)
+
+
+def _draw(options: argparse.Namespace) -> None:
     from elastiqueue.figures import draw
     from elastiqueue.figures.schema import FigureSpec
-    from elastiqueue.results.tidy_tables import read_table, write_table
+    from elastiqueue.results.tidy_tables import write_table
 
-    tables = [read_table(path).assign(experiment=Path(path).stem) for path in options.summaries]
-    joined = pd.concat([table for table in tables if not table.empty], ignore_index=True)
-    write_table(joined[["experiment", *(name for name in joined if name != "experiment")]], options.data)
+    write_table(_joined(options.summaries), options.data)
     draw(FigureSpec.model_validate_json(options.spec), options.data, options.pdf, options.png)
 
 
