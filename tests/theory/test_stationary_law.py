@@ -172,7 +172,7 @@ def test_larger_stiff_system_balances(lam: float, mu: float, nu: float) -> None:
     assert len(space.states) == math.comb(12 + 6, 6)  # 12 servers of 7 kinds: 1 to 4 tasks, idle-on, off, setup
     law = exact.stationary_law(space.generator)
     assert exact.relative_residual(law, space.generator) < 1e-14
-    rate = {column: math.fsum(law * earning) for column, earning in space.earnings.items()}
+    rate = {column: math.fsum(law * reward) for column, reward in space.rewards.items()}
     assert nu * rate["setup"] == pytest.approx(mu * rate["idle_on"], rel=1e-10)
     assert rate["q_1"] == pytest.approx(rate["accepted"], rel=1e-12)
 

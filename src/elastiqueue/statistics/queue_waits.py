@@ -25,7 +25,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from elastiqueue.sampling.phase_type import PhaseType
-from elastiqueue.statistics.waiting import law_of, name_of, parts_of_law, solved, survival
+from elastiqueue.statistics.waiting import name_of, parts_of_service, phase_type_of, solved, survival
 
 if TYPE_CHECKING:  # the definitions of models name these metrics, and are read where numpy is not
     from elastiqueue.statistics.estimates import Estimate, Ratio
@@ -75,7 +75,8 @@ class QueueMetric:
         """A ratio of totals, and what turns its estimate into that of the metric; `totals` are those of all runs."""
         from elastiqueue.statistics.estimates import Ratio
 
-        ends, names, law = ends_of_bins(tuple(self.times)), bins(self.response, self.times), law_of(self.service)
+        ends, names = ends_of_bins(tuple(self.times)), bins(self.response, self.times)
+        phase_type = phase_type_of(self.service)
         counts = [totals.get(name, 0.0) for name in names]
         above = [*reversed(list(accumulate(reversed(counts)))), 0.0]  # above[b]: in bin b and those behind it
         at_once = math.fsum(w * totals.get(name, 0.0) for name, w in self.accepted.items()) - totals.get(QUEUED, 0.0)
@@ -92,7 +93,7 @@ class QueueMetric:
             return b, math.sqrt(line * top * rest / (top * share + rest * (1 - share))) if rest and share < 1 else line
 
         def tail(time: float) -> float:
-            alone = at_once * survival(law, time) if self.response else 0.0
+            alone = at_once * survival(phase_type, time) if self.response else 0.0
             return (alone + waited(time)[1]) / starts
 
         def quantile(rest: float) -> float:
@@ -106,7 +107,7 @@ class QueueMetric:
         share = (over - above[b + 1]) / counts[b] if counts[b] else 0.0
         numerator = dict.fromkeys(names[b + 1 :], 1.0) | {names[b]: share}
         if self.response:
-            chance = survival(law, time)
+            chance = survival(phase_type, time)
             numerator |= {name: w * chance for name, w in self.accepted.items()} | {QUEUED: -chance}
         denominator = {**self.accepted, QUEUED: -1.0, **dict.fromkeys(names, 1.0)}
 
@@ -123,10 +124,10 @@ class QueueMetric:
 
 
 def queue_metrics(
-    percentiles: Sequence[float], times: Sequence[float], accepted: Mapping[str, float], law: PhaseType
+    percentiles: Sequence[float], times: Sequence[float], accepted: Mapping[str, float], phase_type: PhaseType
 ) -> dict[str, QueueMetric]:
     """Tails and quantiles of the wait and the response time."""
-    common: dict[str, Any] = {"times": list(times), "accepted": dict(accepted), "service": parts_of_law(law)}
+    common: dict[str, Any] = {"times": list(times), "accepted": dict(accepted), "service": parts_of_service(phase_type)}
     return {
         name_of(kind, value, response): QueueMetric(kind, value, response, **common)
         for response in (False, True)

@@ -52,25 +52,25 @@ def levels_counted(buffer: int | None, phases: int) -> int:
     return largest if buffer is None else max(1, min(buffer - 1, largest))
 
 
-def _steps(law: PhaseType, levels: int) -> Iterator[Floats]:
+def _steps(phase_type: PhaseType, levels: int) -> Iterator[Floats]:
     """H_0, H_1, ..., shape (levels, K) each: rows from 1 task on."""
     import numpy as np
 
-    phases, rate = law.phases, max(law.rates)
-    speed = [gamma / rate for gamma in law.rates]
+    phases, rate = phase_type.phases, max(phase_type.rates)
+    speed = [gamma / rate for gamma in phase_type.rates]
     h = np.ones((levels + 1, phases))
     h[0] = 0.0
     while True:
         yield h[1:]
         following = np.zeros_like(h[1:])
-        for j, start in enumerate(law.initial):
+        for j, start in enumerate(phase_type.initial):
             if start:
                 following += start * h[:-1, j : j + 1]
         moved = np.empty_like(h)
         moved[0] = 0.0
         for k in range(phases):
-            after = law.exit[k] * following[:, k]
-            for j, probability in enumerate(law.routing[k]):
+            after = phase_type.exit[k] * following[:, k]
+            for j, probability in enumerate(phase_type.routing[k]):
                 if probability:
                     after = after + probability * h[1:, j]
             moved[1:, k] = (1.0 - speed[k]) * h[1:, k] + speed[k] * after
@@ -96,8 +96,8 @@ def poisson(mean: float) -> tuple[int, list[float]]:
 class _Sequence:
     """H_n, kept: all metrics of a scenario need them."""
 
-    def __init__(self, law: PhaseType, levels: int) -> None:
-        self.steps, self.kept = _steps(law, levels), []  # type: tuple[Iterator[Floats], list[Floats]]
+    def __init__(self, phase_type: PhaseType, levels: int) -> None:
+        self.steps, self.kept = _steps(phase_type, levels), []  # type: tuple[Iterator[Floats], list[Floats]]
 
     def __getitem__(self, n: int) -> Floats:
         while len(self.kept) <= n:
@@ -108,22 +108,22 @@ class _Sequence:
 _sequence = lru_cache(maxsize=4)(_Sequence)
 
 
-def tails(law: PhaseType, levels: int, time: float) -> Floats:
-    """P(W > time | i, k), shape (levels, K), i from 1 on; the time in mean services, `law` of mean 1."""
+def tails(phase_type: PhaseType, levels: int, time: float) -> Floats:
+    """P(W > time | i, k), shape (levels, K), i from 1 on; the time in mean services, `phase_type` of mean 1."""
     import numpy as np
 
-    first, weights = poisson(max(law.rates) * time)
-    result, sequence = np.zeros((levels, law.phases)), _sequence(law, levels)
+    first, weights = poisson(max(phase_type.rates) * time)
+    result, sequence = np.zeros((levels, phase_type.phases)), _sequence(phase_type, levels)
     for n, weight in enumerate(weights, first):
         result += weight * sequence[n]
     return result
 
 
-def survival(law: PhaseType, time: float) -> float:
+def survival(phase_type: PhaseType, time: float) -> float:
     """P(S > time) of a service time; 0 where it is far out of reach."""
-    if max(law.rates) * time > MAX_STEPS:
+    if max(phase_type.rates) * time > MAX_STEPS:
         return 0.0
-    return math.fsum(p * float(x) for p, x in zip(law.initial, tails(law, 1, time)[0], strict=True))
+    return math.fsum(p * float(x) for p, x in zip(phase_type.initial, tails(phase_type, 1, time)[0], strict=True))
 
 
 def solved(above: Callable[[float], float], wanted: float, most: float) -> float:
@@ -143,15 +143,19 @@ def solved(above: Callable[[float], float], wanted: float, most: float) -> float
     return high
 
 
-def law_of(service: Mapping[str, Any]) -> PhaseType:
-    """The service times from what `parts_of_law` says of them."""
+def phase_type_of(service: Mapping[str, Any]) -> PhaseType:
+    """The service times from what `parts_of_service` says of them."""
     routing = tuple(tuple(row) for row in service["routing"])
     return PhaseType(tuple(service["initial"]), tuple(service["rates"]), routing)
 
 
-def parts_of_law(law: PhaseType) -> dict[str, Any]:
+def parts_of_service(service: PhaseType) -> dict[str, Any]:
     """Initial, rates and routing as JSON-able values."""
-    return {"initial": list(law.initial), "rates": list(law.rates), "routing": [list(row) for row in law.routing]}
+    return {
+        "initial": list(service.initial),
+        "rates": list(service.rates),
+        "routing": [list(row) for row in service.routing],
+    }
 
 
 def name_of(kind: str, value: float, response: bool) -> str:
@@ -183,20 +187,20 @@ class WaitMetric:
     service: Mapping[str, Any]
 
     @property
-    def law(self) -> PhaseType:
+    def phase_type(self) -> PhaseType:
         """The service times."""
-        return law_of(self.service)
+        return phase_type_of(self.service)
 
     def _ratio(self, time: float) -> Ratio:
         """P(W > time), or of the response time, as a ratio of totals."""
         from elastiqueue.statistics.estimates import Ratio
 
-        law = self.law
-        chance = tails(law, self.levels + 1, time)
-        columns = [(column(i, k), i - 1 + self.response, k) for i, k in _kinds(self.levels, law.phases)]
+        phase_type = self.phase_type
+        chance = tails(phase_type, self.levels + 1, time)
+        columns = [(column(i, k), i - 1 + self.response, k) for i, k in _kinds(self.levels, phase_type.phases)]
         numerator = {name: float(chance[row, k - 1]) for name, row, k in columns}
         if self.response:  # of those that start at once
-            whole = survival(law, time)
+            whole = survival(phase_type, time)
             numerator |= {"accepted": whole, "waited": -whole}
         return Ratio(numerator, {"accepted": 1.0})
 
@@ -204,14 +208,14 @@ class WaitMetric:
         """The quantile, and the density there (at 0: just above)."""
         import numpy as np
 
-        law = self.law
-        weights = np.zeros((self.levels + self.response, law.phases))
-        for i, k in _kinds(self.levels, law.phases):
+        phase_type = self.phase_type
+        weights = np.zeros((self.levels + self.response, phase_type.phases))
+        for i, k in _kinds(self.levels, phase_type.phases):
             weights[i - 1 + self.response, k - 1] = totals.get(column(i, k), 0.0)
         if self.response:
-            weights[0] = (totals["accepted"] - totals.get("waited", 0.0)) * np.array(law.initial)
+            weights[0] = (totals["accepted"] - totals.get("waited", 0.0)) * np.array(phase_type.initial)
         weights /= totals["accepted"]
-        rate, sequence = max(law.rates), _sequence(law, self.levels + 1)
+        rate, sequence = max(phase_type.rates), _sequence(phase_type, self.levels + 1)
         left: list[float] = []
 
         def above(time: float) -> tuple[float, float]:
@@ -238,7 +242,7 @@ class WaitMetric:
             return self._ratio(0.0), lambda tail: replace(tail, mean=math.nan, se=math.nan)
         ratio = self._ratio(time)
         tail = math.fsum(weight * totals.get(name, 0.0) for name, weight in ratio.numerator.items())
-        last = [column(self.levels, k) for k in range(1, self.law.phases + 1)]
+        last = [column(self.levels, k) for k in range(1, self.phase_type.phases + 1)]
         doubt = math.fsum((1.0 - ratio.numerator[name]) * totals.get(name, 0.0) for name in last) if self.cut else 0.0
 
         def back(found: Estimate) -> Estimate:
@@ -276,14 +280,14 @@ def metric_from(parts: Sequence[Any]) -> Any:
 
 def wait_metrics(
     buffer: int | None,
-    law: PhaseType,
+    phase_type: PhaseType,
     percentiles: Sequence[float] = PERCENTILES,
     times: Sequence[float] = TIMES,
 ) -> dict[str, WaitMetric]:
     """Tails and quantiles of the wait and the response time where every server has a queue of its own."""
-    levels = levels_counted(buffer, law.phases)
+    levels = levels_counted(buffer, phase_type.phases)
     common: dict[str, Any] = {
-        "levels": levels, "cut": buffer is None or buffer - 1 > levels, "service": parts_of_law(law),
+        "levels": levels, "cut": buffer is None or buffer - 1 > levels, "service": parts_of_service(phase_type),
     }  # fmt: skip
     return {
         name_of(kind, value, response): WaitMetric(kind, value, response, **common)

@@ -67,18 +67,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StateSpace:
-    """The reachable states of a chain, its generator and what it earns per unit of time in each state.
+    """The reachable states of a chain, its generator, and its rewards per unit of time in each state.
 
     Attributes
     ----------
     states : reachable states, in order of discovery (breadth first); the initial state is number 0.
     generator : (n, n) sparse matrix Q, rows sum to 0; transitions that do not change the state are left out.
-    earnings : column -> (n,) mean increase of the column's total per unit of time spent in each state.
+    rewards : column -> (n,) mean increase of the column's total per unit of time spent in each state.
     """
 
     states: list[State]
     generator: sparse.csr_matrix
-    earnings: dict[str, NDArray[np.float64]]
+    rewards: dict[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def enumerate_states(chain: Chain, max_states: int = DEFAULT_MAX_STATES) -> Stat
     sources: list[int] = []
     targets: list[int] = []
     rates: list[float] = []
-    earned: dict[str, dict[int, float]] = {}
+    counted: dict[str, dict[int, float]] = {}
     here = 0
     while here < len(states):
         state = states[here]
@@ -132,7 +132,7 @@ def enumerate_states(chain: Chain, max_states: int = DEFAULT_MAX_STATES) -> Stat
                 targets.append(there)
                 rates.append(rate)
             for column, increment in increments.items():
-                sums = earned.setdefault(column, {})
+                sums = counted.setdefault(column, {})
                 sums[here] = sums.get(here, 0.0) + rate * increment
         here += 1
     size = len(states)
@@ -140,13 +140,13 @@ def enumerate_states(chain: Chain, max_states: int = DEFAULT_MAX_STATES) -> Stat
         (np.array(rates, float), (np.array(sources, int), np.array(targets, int))), shape=(size, size)
     )
     exits = np.asarray(flows.sum(axis=1)).ravel()
-    earnings = {}
-    for column, sums in earned.items():
-        earnings[column] = np.zeros(size)
-        earnings[column][list(sums.keys())] = list(sums.values())
+    rewards = {}
+    for column, sums in counted.items():
+        rewards[column] = np.zeros(size)
+        rewards[column][list(sums.keys())] = list(sums.values())
     for column, integrand in chain.occupancy(states).items():
-        earnings[column] = np.broadcast_to(np.asarray(integrand, float), size)
-    return StateSpace(states, sparse.csr_matrix(flows - sparse.diags(exits)), earnings)
+        rewards[column] = np.broadcast_to(np.asarray(integrand, float), size)
+    return StateSpace(states, sparse.csr_matrix(flows - sparse.diags(exits)), rewards)
 
 
 def closed_class(generator: sparse.csr_matrix) -> NDArray[np.intp]:
@@ -307,7 +307,7 @@ def stationary_rates(chain: Chain, max_states: int = DEFAULT_MAX_STATES) -> dict
 
 def _rates(space: StateSpace) -> dict[str, float]:
     law = stationary_law(space.generator)
-    rates = {column: math.fsum(law * earning) for column, earning in space.earnings.items()}
+    rates = {column: math.fsum(law * reward) for column, reward in space.rewards.items()}
     rates["time"] = 1.0
     return rates
 

@@ -271,8 +271,8 @@ def exact_drift(
         )
         law = stationary_law(space.generator)
         last_value, last_dropped = value, dropped
-        dropped = math.fsum(law * space.earnings["dropped"])
-        value = math.fsum(law * space.earnings["to_saturated"]) / saturated - 1.0
+        dropped = math.fsum(law * space.rewards["dropped"])
+        value = math.fsum(law * space.rewards["to_saturated"]) / saturated - 1.0
         if coarse >= 0:
             ratio = dropped / last_dropped if last_dropped > 0.0 else 0.0
             tail = 2.0 * abs(value - last_value) * ratio / (1.0 - ratio) if ratio < 1.0 else math.inf

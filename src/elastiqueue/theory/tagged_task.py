@@ -31,7 +31,7 @@ class TaggedTask:
     Parameters
     ----------
     space : of the chain. queue : the component of its states that counts the tasks that wait.
-    accepted : rate of the tasks that come and are not lost. service : law of the service times, of mean 1.
+    accepted : rate of the tasks that come and are not lost. service : of mean 1.
     """
 
     def __init__(self, space: StateSpace, queue: int, accepted: float, service: PhaseType) -> None:
