@@ -17,6 +17,7 @@ from elastiqueue.engines.simulation import window
 from elastiqueue.engines.stability import report
 from elastiqueue.errors import printable
 from elastiqueue.models.registry import has_metric, metric_names, model_of
+from elastiqueue.scenarios.base import settings_digest
 from elastiqueue.scenarios.reading import ConfigError, parse_yaml, read_scenario, read_yaml, scenario_from
 from elastiqueue.scenarios.registry import MODELS
 from elastiqueue.theory.stationary_law import enumerate_states
@@ -226,6 +227,43 @@ def test_a_simulation_that_would_never_end_is_refused(change, tmp_path, capsys):
     assert error.endswith("events: must be at most 1e+15\n")
     with pytest.raises(ConfigError, match=r"^experiments.a: servers = .*must be at most 1e\+15"):
         load({**RUN, "experiments": {"a": {"scenario": values}}})
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [({"horizon": 1e9, "replications": 10_000}, "horizon = 1000000000.0"),
+     ({"servers": 10**7, "horizon": 1e6, "replications": 100}, "servers = 10000000"),
+     ({"horizon": "auto", "warm_up": "auto", "setup_rate": 1e-9, "servers": 40}, "horizon = auto"),
+     ({"standby_rate": 1e9, "setup_rate": 1e9, "horizon": 1e8, "replications": 100_000}, "horizon = 100000000.0"),
+     ({"model": "always_on", "servers": 1, "arrival_rate": 0.99999, "buffer": None, "horizon": "auto",
+       "warm_up": "auto", "replications": 12}, "horizon = auto"),
+     ({"model": "single_type", "servers": 2, "arrivals": {"law": "binomial", "epsilon": 1e-5}, "slots": "auto",
+       "service": {"values": [0, 1], "probabilities": [0.5, 0.5]}, "warm_up": "auto"}, "slots = auto")],
+)  # fmt: skip
+def test_a_simulation_of_days_is_refused_unless_it_is_asked_for(change, key):
+    values = change if "epsilon" in str(change) else {**GOOD, **change}
+    if values["model"] == "always_on":
+        values = {name: value for name, value in values.items() if name not in ("standby_rate", "setup_rate")}
+    pattern = (
+        rf"^{key}: all replications would take some \S+ CPU hours: must be at most max_cpu_hours = 24, which can be"
+    )
+    with pytest.raises(ConfigError, match=pattern):
+        window(scenario_from(values))
+
+
+def test_the_limit_of_cpu_hours_can_be_raised_and_changes_no_result():
+    values = {**GOOD, "horizon": 1e8, "replications": 100_000}
+    with pytest.raises(ConfigError, match="max_cpu_hours = 24"):
+        window(scenario_from(values))
+    raised = scenario_from({**values, "max_cpu_hours": 1e5})
+    assert window(raised).horizon == 1e8
+    assert raised.digest() == scenario_from(values).digest()
+    assert settings_digest(raised) == settings_digest(scenario_from(values))
+    slotted = {
+        "model": "single_type", "servers": 1, "arrivals": {"law": "binomial", "epsilon": 0.5},
+        "service": {"values": [0, 2], "probabilities": [0.5, 0.5]},
+    }  # fmt: skip
+    assert scenario_from({**slotted, "max_cpu_hours": 1}).digest() == scenario_from(slotted).digest()
 
 
 @pytest.mark.parametrize("command", ["simulate", "exact", "fluid", "stability", "capacity", "estimate"])

@@ -131,6 +131,7 @@ def window(scenario: Scenario) -> Window:
     time, doubt = slow_queue(scenario)
     warm_up, followed = _round_up(max(5 * scenario.relaxation_time, 30 * time)), 0.0
     for _ in range(MAX_DOUBLINGS):
+        scenario.check_events((1 + scenario.measured) * warm_up)
         tau = _memory(scenario, warm_up)
         followed += 4 * warm_up
         if 10 * tau <= warm_up:

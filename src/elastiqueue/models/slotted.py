@@ -19,7 +19,7 @@ from elastiqueue.models.cluster import parameters as cluster
 from elastiqueue.models.cluster.kernels import WEIGHTED
 from elastiqueue.models.cluster.simulator import Cluster
 from elastiqueue.sampling.discrete import FiniteDistribution, batch_bernoulli, binomial, poisson, uniform_mixture
-from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError
+from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, check_hours
 from elastiqueue.scenarios.cluster import ClusterScenario, FiniteSizes, SingleTypeScenario, UniformSizes
 from elastiqueue.statistics.estimates import Ratio
 from elastiqueue.theory.capacity import (
@@ -305,6 +305,8 @@ def lengths(scenario: SlottedScenario) -> tuple[int, int]:
             f"slots = {total} with the warm-up: times {events:g} servers and arrivals per slot and replications = "
             f"{scenario.replications} must be at most {MOST_EVENTS:g}"
         )
+    seconds = scenario.replications * total * (2e-7 + 5e-9 * events)
+    check_hours(f"slots = {scenario.slots}", seconds, scenario.max_cpu_hours)
     if isinstance(scenario, ClusterScenario) and total > cluster.MAX_SLOTS:
         raise ConfigError(f"slots = {slots}: must be at most {cluster.MAX_SLOTS - int(warm_up):,} after the warm-up")
     return int(warm_up), int(slots)

@@ -11,12 +11,24 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from elastiqueue.errors import ConfigError, printable
 from elastiqueue.sampling.streams import digest
 
-__all__ = ["MOST_EVENTS", "ConfigError", "Positive", "Rate", "Strict", "one_line"]
+__all__ = ["MOST_EVENTS", "ConfigError", "CpuHours", "Positive", "Rate", "Strict", "check_hours", "one_line"]
 
 # Within these bounds no product of two or three numbers leaves the range of doubles, and no run is endless.
 Rate = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Positive = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
-MOST_EVENTS = 1e15  # of all replications of a scenario: days of a large cluster
+MOST_EVENTS = 1e15  # of all replications of a scenario: counts of events are exact as doubles
+CpuHours = Annotated[
+    float, Field(gt=0, le=1e5, description="Expected CPU hours of all replications above which a scenario is refused.")
+]
+
+
+def check_hours(key: str, seconds: float, most: float) -> None:
+    """Raise ConfigError, about a key and its value, where a scenario is expected to take more than `most` CPU hours."""
+    if seconds > 3600 * most:
+        raise ConfigError(
+            f"{key}: all replications would take some {seconds / 3600:.2g} CPU hours: must be at most "
+            f"max_cpu_hours = {most:g}, which can be set"
+        )
 
 
 class Strict(BaseModel):
@@ -52,7 +64,7 @@ def settings_digest(scenario: BaseModel) -> str:
 
     The number of replications counts where lengths depend on it; keys left at their defaults do not.
     """
-    values = scenario.model_dump(mode="json", exclude_defaults=True, exclude={"seed"})
+    values = scenario.model_dump(mode="json", exclude_defaults=True, exclude={"seed", "max_cpu_hours"})
     if getattr(scenario, "slots", None) != "auto":
         values.pop("replications", None)
     return digest(values)[:8]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from elastiqueue.sampling.streams import digest
-from elastiqueue.scenarios.base import ConfigError, Positive, Rate, Strict
+from elastiqueue.scenarios.base import ConfigError, CpuHours, Positive, Rate, Strict
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Vector = Annotated[list[Rate], Field(min_length=1)]
@@ -113,6 +113,7 @@ class Slotted(Strict):
     )
     relaxations: Positive = Field(200.0, description="Relaxation times measured where slots is auto; at least 100.")
     replications: Annotated[int, Field(ge=2, le=1_000_000)] = Field(10, description="Independent replications.")
+    max_cpu_hours: CpuHours = 24.0
     seed: Annotated[int, Field(ge=0)] = Field(1, description="Root of all random streams.")
     sample_every: Slots | None = Field(
         None, description="Slots between samples of the weighted backlog, for its distribution; null: none."
@@ -133,12 +134,12 @@ class Slotted(Strict):
         return digest(self.stream_keys())
 
     def stream_keys(self) -> dict[str, Any]:
-        """What determines the distribution of the sample path: all but the number of replications and the seed.
+        """What determines the distribution of the sample path: all but the number of replications, the seed and limits.
 
         Where lengths are automatic they depend on the number of replications, which then belongs to them.
         """
         values = self.model_dump(mode="json")
-        del values["seed"]
+        del values["seed"], values["max_cpu_hours"]
         if self.slots != "auto":
             del values["replications"]
         return values

@@ -430,12 +430,9 @@ def _chunk(name: str, experiment: Experiment, members: Sequence[tuple[dict[str, 
 
 
 def _seconds(scenario: Scenario) -> float:
-    """Time of a replication, roughly: 8 ns per arrival and phase up to 10^4 servers; a slot .2 us, its servers 5 ns."""
+    """CPU time of a replication, roughly: a slot takes .2 us, its servers 5 ns each."""
     if isinstance(scenario, ServiceScenario):
-        automatic = 10 * (1 + scenario.measured) * scenario.relaxation_time
-        time = automatic if isinstance(scenario.horizon, str) else scenario.horizon
-        servers = min(scenario.servers, 1e4 * (scenario.servers / 1e4) ** 0.6)
-        return 8e-9 * servers * scenario.arrival.maximum() * time * sum(scenario.phase_type.visits())
+        return scenario.seconds(scenario.shortest_run)
     if isinstance(scenario.slots, str) or isinstance(scenario.warm_up, str):
         return 0.1
     return (2e-7 + 5e-9 * int(scenario.describe()["servers"])) * (scenario.slots + scenario.warm_up)
