@@ -251,7 +251,7 @@ def unwritable(tmp_path: Path) -> Iterator[tuple[Checkout, Callable[[], None]]]:
 def test_an_unwritable_output_folder_is_named(unwritable):
     checkout, accept = unwritable
     log = checkout.fail()
-    assert "results/tiny" in log
+    assert "results/" in log
     assert "Read-only file system" in log or "Permission denied" in log
     assert not checkout.files()
     accept()
