@@ -124,8 +124,8 @@ def undisturbed(long: bool = False) -> dict[str, bytes]:
 
 
 def executed(log: str) -> list[str]:
-    """The rules of the jobs that a run started, in their order."""
-    return re.findall(r"^\s*(?:local)?(?:rule|checkpoint) (\w+):$", log, re.MULTILINE)
+    """The rules of the jobs that a run did, in their order."""
+    return re.findall(r"^ *\d+ of \d+  (\w+) ", log, re.MULTILINE)
 
 
 def processes_in(folder: Path) -> list[int]:
