@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import elastiqueue as eq
-from elastiqueue.scenarios.reading import changed
-from elastiqueue.scenarios.units import seconds
+from elastiqueue.errors import ConfigError
+from elastiqueue.scenarios.reading import changed, scenario_from
+from elastiqueue.scenarios.units import in_practice, said_of, seconds
 
 PRICES = {"price_per_kwh": 0.25, "price_per_server_hour": 0.04}
 REAL = {
@@ -101,4 +102,51 @@ def test_mistakes_are_one_line(changes, message):
     with pytest.raises(eq.ConfigError) as caught:
         eq.scenario(**{**REAL, **changes})
     assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+SLOTTED = {
+    "model": "cluster", "servers": 4, "configurations": [[2, 0], [0, 1]], "slots": 7200, "warm_up": 600,
+    "arrivals": {"law": "poisson", "mean": [0.1, 0.05]}, "job_sizes": {"uniform": [[2, 10, 0.9], [60, 120, 0.1]]},
+}  # fmt: skip
+IN_SECONDS = {
+    "units": {"slot": "500 ms"}, "slots": "1 h", "warm_up": "5 min",
+    "arrivals": {"law": "poisson", "mean": ["0.2 / s", "6 / min"]},
+    "job_sizes": {"uniform": [["1 s", "5 s", 0.9], ["30 s", "1 min", 0.1]]},
+}  # fmt: skip
+
+
+def test_a_cluster_in_seconds_is_the_one_in_slots():
+    plain, timed = scenario_from(SLOTTED), scenario_from(SLOTTED | IN_SECONDS)
+    assert timed.stream_keys() == plain.stream_keys()
+    assert in_practice(timed, "mean_response") == (0.5, "s")
+    assert in_practice(plain, "mean_response") is None
+    assert in_practice(timed, "total_backlog") is None
+    assert said_of(timed) == "slots of 0.5 s"
+    single = scenario_from({"model": "single_type", "servers": 2, "arrivals": {"law": "binomial", "mean": "30 / min"},
+                            "units": {"slot": 1}, "slots": "1 d"})  # fmt: skip
+    assert (single.arrivals.mean, single.slots) == (0.5, 86400)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"units": None}, "slots = 1 h: needs units.slot"),
+        ({"units": {"slot": 0}}, "units.slot = 0: input should be greater"),
+        ({"units": {"slot": "fast"}}, "units.slot = 'fast': must be a number of seconds"),
+        ({"units": 3}, "units = 3: input should be a valid dictionary"),
+        ({"units": {"service_time": 1}}, "units.slot: is missing"),
+        ({"units": {"slot": 1, "price_per_kwh": 0.3}}, "units.price_per_kwh = 0.3: is not a known key"),
+        ({"slots": "1 / s"}, "slots = '1 / s': input should be a valid integer"),
+        ({"slots": "1 fortnight"}, "slots = '1 fortnight': input should be a valid integer"),
+        ({"warm_up": "700 ms"}, "warm_up = 700 ms: must be a whole number of slots, of 0.5 s each"),
+        ({"arrivals": {"law": "poisson", "mean": ["1 s", 1]}}, "arrivals.mean.0 = '1 s': input should be a valid num"),
+        ({"job_sizes": {"values": ["1 / s"], "probabilities": [1]}}, "job_sizes.values.0 = '1 / s'"),
+        ({"job_sizes": {"values": ["1 us"], "probabilities": [1]}}, "job_sizes.values = 1 us: must be a whole number"),
+    ],
+)
+def test_mistakes_in_units_of_slots_are_one_line(changes, says):
+    with pytest.raises(ConfigError) as caught:
+        scenario_from(SLOTTED | IN_SECONDS | changes)
+    assert says in str(caught.value)
     assert "\n" not in str(caught.value)

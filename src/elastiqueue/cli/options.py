@@ -87,13 +87,11 @@ def write(file: str | None, content: Callable[[], str]) -> None:
 
 def title(scenario: Scenario) -> str:
     """Model and size of a scenario."""
-    from elastiqueue.scenarios.units import requests_per_second
+    from elastiqueue.scenarios.units import said_of
 
     count = scenario.describe()["servers"]
     text = f"{scenario.model}, {count} server{'s' if count != 1 else ''}"
-    if units := getattr(scenario, "units", None):
-        text += f"; {requests_per_second(scenario):.4g} requests / s of {units.service_time:.4g} s each on average"
-    return text
+    return f"{text}; {said_of(scenario)}" if scenario.units else text
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

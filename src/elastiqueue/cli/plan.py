@@ -75,7 +75,7 @@ def _number(scenario: Any, option: str, text: str) -> float:
         from elastiqueue.scenarios.units import seconds
 
         units = getattr(scenario, "units", None)
-        if units is None:
+        if units is None or not hasattr(units, "service_time"):
             raise ConfigError(f"{option} = {text}: must be a number (the scenario has no units)") from None
         try:
             return float(seconds(text)) / float(units.service_time)

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elastiqueue.results.files import read_checked, write_checked
-from elastiqueue.statistics.estimates import Estimate
 
 if TYPE_CHECKING:  # slow to import, and whoever only writes rows needs none of it
     import pandas as pd
+
+    from elastiqueue.statistics.estimates import Estimate
 
 # Columns of texts that may look like numbers. Others are what their cells look like: `level` is a text of a cluster,
 # and may be a number of a policy.

@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from elastiqueue.sampling.streams import digest
 from elastiqueue.scenarios.base import ConfigError, CpuHours, Positive, Rate, Strict
+from elastiqueue.scenarios.units import SlotUnits, in_slots
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Vector = Annotated[list[Rate], Field(min_length=1)]
@@ -101,6 +102,9 @@ class ClassOfServers(Strict):
 class Slotted(Strict):
     """What scenarios in slots share."""
 
+    units: SlotUnits | None = Field(
+        None, description="{slot}: how long a slot is; times may then be texts such as 30 s."
+    )
     routing: Routing = Field("jsq", description="How a slot's arrivals of a type choose their server.")
     d: Count = Field(2, description="Servers that power_of_d draws.")
     slots: Slots | Literal["auto"] = Field(
@@ -118,6 +122,11 @@ class Slotted(Strict):
     sample_every: Slots | None = Field(
         None, description="Slots between samples of the weighted backlog, for its distribution; null: none."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_slots(cls, values: Any) -> Any:
+        return in_slots(values) if isinstance(values, Mapping) else values
 
     @property
     def precision(self) -> None:
@@ -138,8 +147,7 @@ class Slotted(Strict):
 
         Where lengths are automatic they depend on the number of replications, which then belongs to them.
         """
-        values = self.model_dump(mode="json")
-        del values["seed"], values["max_cpu_hours"]
+        values = self.model_dump(mode="json", exclude={"seed", "max_cpu_hours", "units"})
         if self.slots != "auto":
             del values["replications"]
         return values

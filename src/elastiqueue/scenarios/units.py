@@ -8,6 +8,13 @@ be given as `30 s`, its rates of the whole system as `150 / s`, and every result
     standby_time: 10 min             # = 1 / standby_rate
     setup_time: 30 s                 # = 1 / setup_rate
     horizon: 1 h
+
+In a scenario in slots `units` says how long a slot is, and servers are always on, so that there are no prices.
+
+    units: {slot: 1 s}
+    slots: 1 d
+    arrivals: {law: poisson, mean: [6 / min, 2 / min]}      # of the whole cluster
+    job_sizes: {uniform: [[1 s, 50 s, .9], [5 min, 8 min, .1]]}
 """
 
 from __future__ import annotations
@@ -137,6 +144,51 @@ def _needed(unit: float | None, key: str, value: Any) -> float:
     return unit
 
 
+class SlotUnits(Strict):
+    """How long a slot is; servers are always on, so that power and prices would say nothing."""
+
+    slot: Annotated[Positive, BeforeValidator(seconds)] = Field(
+        description="Length of a slot: seconds, or a text such as 1 s (us, ms, s, min, h, d)."
+    )
+
+
+def in_slots(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a scenario in slots with times in slots and rates per slot; raises ConfigError."""
+    given, slot = dict(values), None
+    if given.get("units") is not None:
+        try:
+            slot = SlotUnits.model_validate(given["units"]).slot
+        except ValidationError as error:
+            inside = isinstance(given["units"], Mapping)
+            raise ConfigError(f"units{'.' if inside else ' '}{one_line(error, given['units'])}") from None
+
+    def number(key: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [number(key, one) for one in value]
+        if isinstance(value, Mapping):
+            return {inner: number(f"{key}.{inner}", one) for inner, one in value.items()}
+        text = value.strip() if isinstance(value, str) else ""
+        match = (_RATE if key == "arrivals.mean" else _TIME).fullmatch(text)
+        if match is None:
+            return value
+        if slot is None:
+            raise ConfigError(f"{key} = {value}: needs units.slot")
+        if key == "arrivals.mean":
+            return _decimal(float(match[1]) / SECONDS[match[2]] * slot)
+        count = _decimal(float(match[1]) * SECONDS[match[2]] / slot)
+        if count != round(count):
+            raise ConfigError(f"{key} = {value}: must be a whole number of slots, of {slot:g} s each")
+        return round(count)
+
+    for key in ("slots", "warm_up", "sample_every", "job_sizes"):
+        if key in given:
+            given[key] = number(key, given[key])
+    arrivals = given.get("arrivals")
+    if isinstance(arrivals, Mapping) and "mean" in arrivals:
+        given["arrivals"] = {**arrivals, "mean": number("arrivals.mean", arrivals["mean"])}
+    return given
+
+
 # ---- Results ---------------------------------------------------------------------------------------------------------
 
 _UNITS = (  # names of metrics, their unit in results, and of a scenario with `units` the practitioner's
@@ -152,7 +204,7 @@ COSTS = ("cost_per_hour", "cost_per_million")  # metrics of a scenario with pric
 
 def unit_of(scenario: Any, metric: str) -> str:
     """Unit of a metric, empty for probabilities; scenarios in slots count jobs and slots."""
-    if getattr(scenario, "units", scenario) is scenario:  # one in slots
+    if hasattr(scenario, "slots"):
         return "slots" if metric == "mean_response" else ""
     if metric.startswith("cost_per_"):
         return str(scenario.units.currency)
@@ -161,7 +213,9 @@ def unit_of(scenario: Any, metric: str) -> str:
 
 def in_practice(scenario: Any, metric: str) -> tuple[float, str] | None:
     """Factor and unit that turn a metric into the practitioner's; None where there is none, or no `units`."""
-    units: Units | None = getattr(scenario, "units", None)
+    if hasattr(scenario, "slots"):
+        return (scenario.units.slot, "s") if scenario.units and metric == "mean_response" else None
+    units: Units | None = scenario.units
     wanted = next((unit for pattern, _, unit in _UNITS if re.fullmatch(pattern, metric)), "")
     if units is not None and (tail := re.fullmatch(r"(?:wait|response)_tail\[(.+)\]", metric)):
         return 1.0, f"beyond {float(tail[1]) * units.service_time:.4g} s"
@@ -171,14 +225,18 @@ def in_practice(scenario: Any, metric: str) -> tuple[float, str] | None:
     return float(factors.get(wanted, 1 / units.service_time)), wanted
 
 
-def requests_per_second(scenario: Any) -> float:
-    """Mean arrival rate of the whole system; the scenario has `units`."""
-    return float(scenario.arrival.mean() * scenario.servers / scenario.units.service_time)
+def said_of(scenario: Any) -> str:
+    """What a scenario with `units` is, in these."""
+    units = scenario.units
+    if hasattr(scenario, "slots"):
+        return f"slots of {units.slot:.4g} s"
+    rate = scenario.arrival.mean() * scenario.servers / units.service_time
+    return f"{rate:.4g} requests / s of {units.service_time:.4g} s each on average"
 
 
 def _cost(scenario: Any) -> tuple[dict[str, float], float] | None:
     """Cost of the system per hour as a linear form: weights of metrics, and a constant."""
-    units: Units | None = getattr(scenario, "units", None)
+    units: Units | None = None if hasattr(scenario, "slots") else scenario.units
     if units is None or not units.priced:
         return None
     hour = scenario.servers * (units.price_per_server_hour or 0.0)
