@@ -15,7 +15,7 @@ help: ## print this list
 figures: .venv/ready ## every figure and table at paper scale, into paper_figures/
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores all
 
-quick: .venv/ready ## the same workflow in little (config/quick.yaml), into results/quick/
+quick: .venv/ready ## the same workflow, scaled down (config/quick.yaml), into results/quick/
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores all --configfile config/quick.yaml
 
 test: .venv/ready ## the test suite

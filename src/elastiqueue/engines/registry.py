@@ -19,10 +19,10 @@ ENGINE_MODULES = {
     "coverage": ("elastiqueue.engines.coverage",),
     "fluid": ("elastiqueue.engines.fluid",),
     "fluid_stability": ("elastiqueue.engines.fluid",),
-    "capacity": ("elastiqueue.engines.capacity",),
-    "bounds": ("elastiqueue.engines.capacity",),
     "stability": ("elastiqueue.engines.stability",),
     "stability_map": ("elastiqueue.engines.stability",),
+    "capacity": ("elastiqueue.engines.capacity",),
+    "bounds": ("elastiqueue.engines.capacity",),
 }
 
 

@@ -35,16 +35,10 @@ RESERVED = {"experiment", "label", *VALUES, *FACTS}  # columns of tables, beside
 MAX_SCENARIOS, MAX_BLOCKS = 100_000, 20_000  # of an experiment; the workflow engine plans some hundred jobs a second
 
 
-Engine = Literal[
-    "simulate", "compare", "exact", "coverage", "fluid", "fluid_stability", "stability", "stability_map", "capacity",
-    "bounds",
-]  # fmt: skip
-
-
 class Experiment(Strict):
     """A base scenario, cases and a grid; all combinations are run."""
 
-    engine: Engine = Field(
+    engine: Literal[tuple(ENGINE_MODULES)] = Field(  # type: ignore[valid-type]
         "simulate",
         description="simulate: the simulator; compare: metrics less those of another scenario (`against`), on common "
         "random clocks; exact: exact solver; coverage: how often intervals hold the exact value, in as many "
