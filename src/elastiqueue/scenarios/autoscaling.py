@@ -338,11 +338,12 @@ class ServiceScenario(WithUnits):
         """CPU time of a replication that is so long, to within a factor of some three.
 
         8 ns per arrival in blocks, less from 10^4 servers on; 60 ns per arrival and phase event by event, as in small
-        systems, with phases, or where servers turn on and off within the time of a service.
+        systems, with phases, where waits in one queue are observed, or servers turn on and off within a service.
         """
         arrivals = self.arrival.maximum() * time
+        watched = self.waits is not None and not self.row.distributed
         quick = any(key in self.row.takes and (getattr(self, key) or 0) > 10 for key in ("standby_rate", "setup_rate"))
-        if quick or self.servers < 100 or not self.phase_type.is_exponential:
+        if watched or quick or self.servers < 100 or not self.phase_type.is_exponential:
             return 6e-8 * self.servers * arrivals * sum(self.phase_type.visits())
         return 8e-9 * min(self.servers, 1e4 * (self.servers / 1e4) ** 0.6) * arrivals
 
