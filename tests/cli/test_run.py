@@ -126,7 +126,9 @@ def test_a_policy_of_ones_own_has_its_figure_and_its_claim(tmp_path, capfd, monk
     assert (tmp_path / "results/study/power.pdf").stat().st_size > 5_000
     assert _verdicts(tmp_path) == {"T": "supported"}
     assert "| servers | level 0 | level 1 |" in (tmp_path / "results/study/tables/power.md").read_text()
-    assert "A threshold of 0 is TABS." in (tmp_path / "results/study/index.html").read_text()
+    page = (tmp_path / "results/study/index.html").read_text()
+    assert "A threshold of 0 is TABS." in page
+    assert "<th>servers</th><th>level 0</th>" in page
     monkeypatch.chdir(ROOT)
     assert main(["run", str(study), "-n"]) == 0
     assert capfd.readouterr().out.endswith("nothing to be done\n")

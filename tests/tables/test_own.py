@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from elastiqueue.errors import ConfigError
+from elastiqueue.results.markdown import read_markdown_table
 from elastiqueue.results.tidy_tables import value_row
 from elastiqueue.scenarios.reading import parse_yaml
 from elastiqueue.statistics.estimates import Estimate
@@ -52,6 +53,12 @@ def test_a_row_for_each_value_and_a_column_for_each_metric():
     ]
     first = table.data.iloc[0]
     assert (first["mean"], first["ci_high"] - first["ci_low"]) == pytest.approx((140.0, 4 * 2.0452 * 0.5), rel=1e-4)
+
+
+def test_a_table_is_read_back_as_it_was_written():
+    table = own(_data(), _spec(rows={"value": "servers", "label": "a | b"}, columns=["power"]), "Power\nof some.")
+    caption, heads, rows = read_markdown_table(markdown(table))
+    assert (caption, tuple(heads), [tuple(row) for row in rows]) == ("Power\nof some.", table.header, table.rows)
 
 
 def test_rows_and_columns_that_are_values_of_results():

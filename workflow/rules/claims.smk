@@ -53,6 +53,7 @@ rule page:
     input:
         figures=FIGURES,
         verdicts=VERDICTS,
+        tables=files_of([f"tables/{name}" for name in RUN.tables], ["md"]),
         provenance=provenance_files,
     output:
         report(
@@ -73,11 +74,12 @@ rule page:
         output=lambda wildcards: OUTPUT,
         root=root(PAGE),
         figures=lambda wildcards: captions(RUN.figures),
+        tables=list(RUN.tables),
         caption="What was run, the verdicts on the claims with their parts, and every figure with its data and claims.",
         sources=source_digest("elastiqueue.claims.pages"),
     shell:
         "(cd {params.root:q} &&"
-        " python -m elastiqueue page --run {params.run} --output {params.output:q} --figures {params.figures:q} --opening {params.opening:q})"
+        " python -m elastiqueue page --run {params.run} --output {params.output:q} --figures {params.figures:q} --tables {params.tables} --opening {params.opening:q})"
         " > {log:q} 2>&1"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from elastiqueue.claims.verdicts import CONTRADICTED, SUPPORTED, VERDICTS, counts
-from elastiqueue.results.markdown import markdown_table
+from elastiqueue.results.markdown import markdown_table, read_markdown_table
 
 PART_HEADS = ("test", "says", "verdict", "contrasts", "tightest", "measured", "required", "margin (s.e.)")
 CLAIM_HEADS = ("claim", "verdict", "statement", "where", "tightest contrast", "measured", "required", "margin (s.e.)")
@@ -179,6 +179,7 @@ def report_page(
     output: Path,
     preview: Callable[[Path], bytes],
     beside: str = "",
+    tables: Iterable[str] = (),
 ) -> str:
     """The page of a run as HTML.
 
@@ -190,6 +191,7 @@ def report_page(
     output : folder with the figures' files.
     preview : image file -> bytes of a small PNG.
     beside : path from the page to `output`, empty or closed by a slash.
+    tables : names of those that the page shows, from their files.
     """
 
     def anchor(name: str) -> str:
@@ -219,6 +221,11 @@ def report_page(
         if figure.name in shown_by:
             body.append(f" Claims: {_links(shown_by[figure.name], anchor)}.")
         body.append("</p>")
+    for name in tables:
+        caption, heads, rows = read_markdown_table((output / f"tables/{name}.md").read_text(encoding="utf-8"))
+        files = [f"tables/{name}.{kind}" for kind in ("md", "tex", "csv")]
+        body.append(f"<h2>Table {name}</h2><p>{html.escape(caption)}</p>{_html_table(heads, rows)}")
+        body.append(f"<p>Files: {_links(files, lambda file: beside + file)}.</p>")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width,initial-scale=1"><title>{html.escape(title)}</title><style>{STYLE}</style></head>'

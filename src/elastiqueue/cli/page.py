@@ -23,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     finished_run(parser)
     parser.add_argument("--figures", default="{}", metavar="JSON", help="captions of the figures by their names")
+    parser.add_argument("--tables", nargs="*", default=[], metavar="NAME", help="tables that it shows")
     parser.add_argument("--into", metavar="FOLDER", help="folder of the page, and of the claims.json that it reads")
     parser.add_argument("--opening", metavar="FILE", help="also write the text on which Snakemake's report opens")
 
@@ -43,7 +44,9 @@ def run(options: argparse.Namespace) -> None:
     judged = json.loads(verdicts.read_text()) if verdicts.exists() else {"claims": {}}
     judged["claims"] = dict(sorted(judged["claims"].items(), key=_natural))  # files have them as texts are ordered
     beside = "" if folder == output else f"{os.path.relpath(output, folder)}/"
-    write_atomically(folder / "index.html", report_page(known, judged, figures, output, preview, beside))
+    write_atomically(
+        folder / "index.html", report_page(known, judged, figures, output, preview, beside, options.tables)
+    )
     if options.opening:
         write_atomically(options.opening, report_opening(known, judged, figures, str(output)))
     print(f"{folder / 'index.html'}: {len(figures)} figures")
