@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from elastiqueue.api.result import COLUMNS, Result
 from elastiqueue.engines.registry import check_served
+from elastiqueue.results.provenance import Stopwatch
 from elastiqueue.scenarios.reading import ConfigError, Scenario, read_scenario, scenario_from
 from elastiqueue.scenarios.units import values_with_costs, with_costs
 from elastiqueue.sources import source_digest
@@ -85,7 +86,6 @@ def simulate(scenario: Scenario, progress: Progress | None = None) -> Result:
     """
     from elastiqueue.engines.simulation import estimates, report_of, simulate_to_precision, window
     from elastiqueue.models.registry import model_of, sources_of
-    from elastiqueue.results.provenance import Stopwatch
 
     model, precision = model_of(scenario), scenario.precision
     known = with_costs(scenario, model.metrics(scenario))
@@ -159,7 +159,6 @@ def exact(scenario: Scenario) -> Result:
     asked = _served("exact", scenario)
     from elastiqueue.engines import exact as engine
     from elastiqueue.models.registry import sources_of
-    from elastiqueue.results.provenance import Stopwatch
 
     watch = Stopwatch()
     found = engine.exact(asked)
@@ -186,7 +185,6 @@ def fluid(scenario: Scenario) -> Result:
     """
     asked = _served("fluid", scenario)
     from elastiqueue.engines.fluid import fluid_averages, fluid_path
-    from elastiqueue.results.provenance import Stopwatch
 
     watch = Stopwatch()
     facts: dict[str, Any] = {}
@@ -231,7 +229,6 @@ def stability(scenario: Scenario, accuracy: float | None = None) -> Result:
     'stable'
     """
     from elastiqueue.engines.stability import report
-    from elastiqueue.results.provenance import Stopwatch
 
     watch = Stopwatch()
     found = report(scenario, accuracy=accuracy)
@@ -264,7 +261,6 @@ def capacity(scenario: Scenario) -> Result:
     asked = _served("capacity", scenario)
     from elastiqueue.engines.capacity import capacity_values, position_of
     from elastiqueue.models.slotted import server_classes
-    from elastiqueue.results.provenance import Stopwatch
 
     watch = Stopwatch()
     found = position_of(asked)
