@@ -22,7 +22,7 @@ def test_it_ends_where_the_interval_is_narrow_enough() -> None:
 
 
 def test_a_precision_out_of_reach_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "MOST_REPLICATIONS", 40)
+    monkeypatch.setattr(simulation, "MAX_REPLICATIONS", 40)
     scenario = scenario_from({**BASE, "precision": {"metric": "mean_wait", "relative": 1e-6}})
     with pytest.raises(ConfigError, match=r"^precision.relative = 1e-06: 40 replications reach 0\.\d+$"):
         simulation.simulate_to_precision(scenario, simulation.window(scenario))

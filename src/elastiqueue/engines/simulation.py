@@ -32,7 +32,7 @@ __all__ = [
     "window",
 ]  # fmt: skip
 
-MOST_REPLICATIONS = 100_000  # of a run to a precision
+MAX_REPLICATIONS = 100_000  # of a run to a precision
 
 
 def grid_of(scenario: Scenario) -> NDArray[np.float64]:
@@ -141,7 +141,7 @@ def simulate_to_precision(
 
     Raises
     ------
-    ConfigError : MOST_REPLICATIONS do not reach the precision, or the metric has no value (no task was lost, say).
+    ConfigError : MAX_REPLICATIONS do not reach the precision, or the metric has no value (no task was lost, say).
     """
     wanted = scenario.precision
     least = 0 if wanted is None else 30
@@ -155,7 +155,7 @@ def simulate_to_precision(
             raise ConfigError(f"precision.metric = {wanted.metric}: has no value but 0 in {count} replications")
         if half <= wanted.relative * abs(found.mean):
             break
-        if count >= MOST_REPLICATIONS:
+        if count >= MAX_REPLICATIONS:
             reached = half / abs(found.mean)
             raise ConfigError(f"precision.relative = {wanted.relative:g}: {count} replications reach {reached:.2g}")
         more = max(math.ceil(10 / span.batches), count // 4)

@@ -19,7 +19,7 @@ from elastiqueue.models.cluster import parameters as cluster
 from elastiqueue.models.cluster.kernels import WEIGHTED
 from elastiqueue.models.cluster.simulator import Cluster
 from elastiqueue.sampling.discrete import FiniteDistribution, batch_bernoulli, binomial, poisson, uniform_mixture
-from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, check_hours
+from elastiqueue.scenarios.base import MAX_EVENTS, ConfigError, check_hours
 from elastiqueue.scenarios.cluster import ClusterScenario, FiniteSizes, SingleTypeScenario, UniformSizes
 from elastiqueue.statistics.estimates import Ratio
 from elastiqueue.theory.capacity import (
@@ -300,10 +300,10 @@ def lengths(scenario: SlottedScenario) -> tuple[int, int]:
     else:
         events = scenario.servers + _single_arrivals(scenario).mean
     total = int(warm_up) + int(slots)
-    if total * events * scenario.replications > MOST_EVENTS:
+    if total * events * scenario.replications > MAX_EVENTS:
         raise ConfigError(
             f"slots = {total} with the warm-up: times {events:g} servers and arrivals per slot and replications = "
-            f"{scenario.replications} must be at most {MOST_EVENTS:g}"
+            f"{scenario.replications} must be at most {MAX_EVENTS:g}"
         )
     seconds = scenario.replications * total * (2e-7 + 5e-9 * events)
     check_hours(f"slots = {scenario.slots}", seconds, scenario.max_cpu_hours)

@@ -13,7 +13,7 @@ from elastiqueue.sampling.arrival_rate import ArrivalRate
 from elastiqueue.sampling.phase_type import NAMED, PhaseType, alternatives
 from elastiqueue.sampling.streams import digest
 from elastiqueue.sampling.traces import read_trace
-from elastiqueue.scenarios.base import MOST_EVENTS, ConfigError, CpuHours, Positive, Rate, Strict, check_hours
+from elastiqueue.scenarios.base import MAX_EVENTS, ConfigError, CpuHours, Positive, Rate, Strict, check_hours
 from elastiqueue.scenarios.registry import MODELS, Model, is_file, row_of
 from elastiqueue.scenarios.units import WithUnits
 from elastiqueue.statistics.waiting import PERCENTILES, TIMES
@@ -21,8 +21,8 @@ from elastiqueue.statistics.waiting import PERCENTILES, TIMES
 OF_WAITS = r"(?:wait|response)_(?:p(\d+(?:_\d+)?)|tail\[(\d*\.?\d+(?:e[-+]?\d+)?)\])"  # names of metrics
 TAIL = 20  # rows of the queue tail that are reported where the buffer is unlimited
 SERVICE_MODELS = tuple(name for name, row in MODELS.items() if row.continuous)
-MOST_PERIODS = 1_000_000  # of the sinusoid, in a run
-MOST_RECORDS = 1_000_000
+MAX_PERIODS = 1_000_000  # of the sinusoid, in a run
+MAX_RECORDS = 1_000_000
 STEADY_RUNS = 12  # replications where the horizon is auto
 
 
@@ -264,15 +264,15 @@ class ServiceScenario(WithUnits):
             raise ConfigError(f"record_every = {self.record_every}: must be null where horizon is auto")
         if isinstance(self.horizon, float) and isinstance(self.warm_up, float) and self.warm_up >= self.horizon:
             raise ConfigError(f"warm_up = {self.warm_up:g}: must be below horizon = {self.horizon:g}")
-        if isinstance(self.horizon, float) and self.horizon / arrival.period > MOST_PERIODS and arrival.amplitude:
+        if isinstance(self.horizon, float) and self.horizon / arrival.period > MAX_PERIODS and arrival.amplitude:
             raise ConfigError(
-                f"arrival_rate.period = {arrival.period:g}: must be at least horizon / {MOST_PERIODS:,}, "
-                f"{self.horizon / MOST_PERIODS:g}"
+                f"arrival_rate.period = {arrival.period:g}: must be at least horizon / {MAX_PERIODS:,}, "
+                f"{self.horizon / MAX_PERIODS:g}"
             )
-        if isinstance(self.horizon, float) and self.record_every and self.horizon / self.record_every > MOST_RECORDS:
+        if isinstance(self.horizon, float) and self.record_every and self.horizon / self.record_every > MAX_RECORDS:
             raise ConfigError(
-                f"record_every = {self.record_every:g}: must be at least horizon / {MOST_RECORDS:,}, "
-                f"{self.horizon / MOST_RECORDS:g}"
+                f"record_every = {self.record_every:g}: must be at least horizon / {MAX_RECORDS:,}, "
+                f"{self.horizon / MAX_RECORDS:g}"
             )
         if self.start == "all_off" and not self.row.turns_on:
             raise ConfigError(f"start = all_off: {self.model} never turns a server on; use all_idle_on or fixed_point")
@@ -355,10 +355,10 @@ class ServiceScenario(WithUnits):
         time = length or self.shortest_run
         name = "5 (1 + measured) (1 + 1/mu + 1/nu)" if isinstance(self.horizon, str) else "horizon"
         events = self.servers * self.arrival.maximum() * time * self.replications * sum(self.phase_type.visits())
-        if events > MOST_EVENTS:
+        if events > MAX_EVENTS:
             raise ConfigError(
                 f"servers = {self.servers}: servers * arrival_rate * {name} * replications * phases of a "
-                f"service is {events:.3g} events: must be at most {MOST_EVENTS:g}"
+                f"service is {events:.3g} events: must be at most {MAX_EVENTS:g}"
             )
         longest = max(("servers", "replications"), key=lambda key: getattr(self, key))
         key, value = ("horizon", self.horizon) if time >= getattr(self, longest) else (longest, getattr(self, longest))

@@ -11,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from elastiqueue.errors import ConfigError, printable
 from elastiqueue.sampling.streams import digest
 
-__all__ = ["MOST_EVENTS", "ConfigError", "CpuHours", "Positive", "Rate", "Strict", "check_hours", "one_line"]
+__all__ = ["MAX_EVENTS", "ConfigError", "CpuHours", "Positive", "Rate", "Strict", "check_hours", "one_line"]
 
 # Within these bounds no product of two or three numbers leaves the range of doubles, and no run is endless.
 Rate = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Positive = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
-MOST_EVENTS = 1e15  # of all replications of a scenario: counts of events are exact as doubles
+MAX_EVENTS = 1e15  # of all replications of a scenario: counts of events are exact as doubles
 CpuHours = Annotated[
     float, Field(gt=0, le=1e5, description="Expected CPU hours of all replications above which a scenario is refused.")
 ]

@@ -51,12 +51,9 @@ COUNTS = (
 # Positions in the vector of integrals, after which Q_1, Q_2, ... follow.
 IDLE_ON, IDLE_OFF, SETUP = range(3)
 INTEGRALS = ("idle_on", "idle_off", "setup")
-TOP = 3  # position in the state `others`, behind U, D0, D1: the longest queue of the block
+TOP = 3  # position in the state `pools`, behind U, D0, D1: the longest queue of the block
 MAX_EVENTS, MAX_WITH_FLIPS = 4096, 2**22  # of a block
-MIN_SHARE, MIN_IDLE = (
-    0.8,
-    16,
-)  # of coin flips among the events, and of idle-on servers at the start of a block with flips
+MIN_SHARE = 0.8  # of coin flips among the events of a block with flips
 _1, _2, _11 = np.uint64(1), np.uint64(2), np.uint64(11)
 
 
@@ -67,10 +64,10 @@ def with_room(values, size):
 
 
 @njit(cache=True, inline="always")
-def _arrive_at_a_busy_server(share, passed, buffer, queue, others, counts, moved):
+def _arrive_at_a_busy_server(share, elapsed, buffer, queue, pools, counts, moved):
     """An arrival that finds no server idle-on; the busy server that it goes to is chosen by `share` in [0, 1].
 
-    others: U, D0, D1, longest queue. moved: changes of U, D0, D1, Q_1, Q_2, ... times `passed`.
+    pools: U, D0, D1, longest queue. moved: changes of U, D0, D1, Q_1, Q_2, ... times `elapsed`.
     """
     counts[ARRIVALS] += 1
     if queue[1] == 0:
@@ -84,22 +81,22 @@ def _arrive_at_a_busy_server(share, passed, buffer, queue, others, counts, moved
             counts[LOST_FULL] += 1
         else:
             queue[i + 1] += 1
-            others[TOP] = max(others[TOP], i + 1)
-            moved[3 + i] += passed
+            pools[TOP] = max(pools[TOP], i + 1)
+            moved[3 + i] += elapsed
             counts[WAITED] += 1
             counts[FOUND] += i
             if counts.size > SHORTENED + 1:  # behind: how many found i tasks; the last with all above
                 counts[min(SHORTENED + i, counts.size - 1)] += 1
-    if others[IDLE_OFF] > 0:
-        others[IDLE_OFF] -= 1
-        others[SETUP] += 1
-        moved[IDLE_OFF] -= passed
-        moved[SETUP] += passed
+    if pools[IDLE_OFF] > 0:
+        pools[IDLE_OFF] -= 1
+        pools[SETUP] += 1
+        moved[IDLE_OFF] -= elapsed
+        moved[SETUP] += elapsed
         counts[STARTED] += 1
 
 
 @njit(cache=True, inline="always")
-def _depart_or_switch(x, passed, mu, nu, doubtful, queue, others, counts, moved):
+def _depart_or_switch(x, elapsed, mu, nu, doubtful, queue, pools, counts, moved):
     """A departure that leaves tasks behind, a standby, or the end of a setup: by x >= 0 on the scale of the rates.
 
     Whether it is none of them, but an arrival at the doubtful part of the arrival rate.
@@ -110,33 +107,33 @@ def _depart_or_switch(x, passed, mu, nu, doubtful, queue, others, counts, moved)
         while x < queue[i + 1]:
             i += 1
         queue[i] -= 1
-        moved[2 + i] -= passed
+        moved[2 + i] -= elapsed
         counts[SHORTENED] += 1
-    elif x - several < mu * others[IDLE_ON]:
-        others[IDLE_ON] -= 1
-        others[IDLE_OFF] += 1
-        moved[IDLE_ON] -= passed
-        moved[IDLE_OFF] += passed
+    elif x - several < mu * pools[IDLE_ON]:
+        pools[IDLE_ON] -= 1
+        pools[IDLE_OFF] += 1
+        moved[IDLE_ON] -= elapsed
+        moved[IDLE_OFF] += elapsed
         counts[RED] += 1
-    elif doubtful > 0.0 and x - several - mu * others[IDLE_ON] >= nu * others[SETUP]:
+    elif doubtful > 0.0 and x - several - mu * pools[IDLE_ON] >= nu * pools[SETUP]:
         return True
-    elif others[SETUP] > 0:
-        others[SETUP] -= 1
-        others[IDLE_ON] += 1
-        moved[SETUP] -= passed
-        moved[IDLE_ON] += passed
+    elif pools[SETUP] > 0:
+        pools[SETUP] -= 1
+        pools[IDLE_ON] += 1
+        moved[SETUP] -= elapsed
+        moved[IDLE_ON] += elapsed
         counts[COMPLETED] += 1
     return False
 
 
 @njit(cache=True, inline="always")
-def _room(n, spare, nu, others):
+def _room(n, spare, nu, pools):
     """What `spare` leaves when every server that is on is busy, and those in setup have their clocks."""
-    return spare - (n - others[IDLE_OFF] - others[SETUP]) - nu * others[SETUP]
+    return spare - (n - pools[IDLE_OFF] - pools[SETUP]) - nu * pools[SETUP]
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def _block(n, arrival, doubtful, bound, mu, nu, buffer, events, queue, others, words, counts, moved):
+def _block(n, arrival, doubtful, bound, mu, nu, buffer, events, queue, pools, words, counts, moved):
     """Events of a block one by one, until the total rate exceeds the bound, `events` are done, or one is doubtful.
 
     Returns their number, and whether the last one was doubtful.
@@ -144,57 +141,57 @@ def _block(n, arrival, doubtful, bound, mu, nu, buffer, events, queue, others, w
         y:  ... 0 ... departures from one task ... none ... top - mu U ... the others ... top
         certain arrivals
 
-    `passed`, here and in `_flips`, is twice the number of intervals up to the event. The hot loop touches the
+    `elapsed`, here and in `_flips`, is twice the number of intervals up to the event. The hot loop touches the
     generator, U and the number of servers with one task, no memory, and these in whole numbers of ticks: each event
     waits for the comparison and the sum of the one before, which take three times as long in floating point. Its two
-    tests nearly always succeed; what an arrival, a departure or no event do there is added up without a jump.
+    tests nearly always succeed; what an arrival, a departure or no event do there is added up without a branch.
     """
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
-    come, unit, standby = ticks(arrival, bound), ticks(1.0, bound), ticks(mu, bound)
-    top = TICKS - come - ticks(queue[2] + nu * others[SETUP] + doubtful, bound)
-    room = _room(n, bound - arrival - doubtful, nu, others)
-    idle, one = others[IDLE_ON], queue[1] - queue[2]
-    usual, arrived, moved_idle = 0, 0, 0
-    passed, last, doubt = 0, 2 * events, False
-    while passed < last and (mu - 1.0) * idle <= room:
-        passed += 2
+    arrival_ticks, service_ticks, standby_ticks = ticks(arrival, bound), ticks(1.0, bound), ticks(mu, bound)
+    top = TICKS - arrival_ticks - ticks(queue[2] + nu * pools[SETUP] + doubtful, bound)
+    room = _room(n, bound - arrival - doubtful, nu, pools)
+    idle, single = pools[IDLE_ON], queue[1] - queue[2]
+    happened, arrived, moved_idle = 0, 0, 0
+    elapsed, last, doubt = 0, 2 * events, False
+    while elapsed < last and (mu - 1.0) * idle <= room:
+        elapsed += 2
         draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-        y = np.int64(draw >> _2) - come
-        low, high = -TICKS if idle > 0 else 0, top - standby * idle
+        y = np.int64(draw >> _2) - arrival_ticks
+        low, high = -TICKS if idle > 0 else 0, top - standby_ticks * idle
         if low <= y < high:
-            came = 1 * (y < 0)
-            real = 1 * (y < unit * one)
-            gain = real - 2 * came
-            usual += real
-            arrived += came
+            is_arrival = 1 * (y < 0)
+            is_event = 1 * (y < service_ticks * single)
+            gain = is_event - 2 * is_arrival
+            happened += is_event
+            arrived += is_arrival
             idle += gain
-            one -= gain
-            moved_idle += gain * passed
+            single -= gain
+            moved_idle += gain * elapsed
             continue
-        others[IDLE_ON] = idle
-        queue[1] = queue[2] + one
+        pools[IDLE_ON] = idle
+        queue[1] = queue[2] + single
         if y < 0:
-            _arrive_at_a_busy_server((y + come) / come, passed, buffer, queue, others, counts, moved)
+            _arrive_at_a_busy_server((y + arrival_ticks) / arrival_ticks, elapsed, buffer, queue, pools, counts, moved)
         else:
-            x = (TICKS - come - y) * (bound / TICKS)
-            doubt = _depart_or_switch(x, passed, mu, nu, doubtful, queue, others, counts, moved)
+            x = (TICKS - arrival_ticks - y) * (bound / TICKS)
+            doubt = _depart_or_switch(x, elapsed, mu, nu, doubtful, queue, pools, counts, moved)
             if doubt:
                 break
-        top = TICKS - come - ticks(queue[2] + nu * others[SETUP] + doubtful, bound)
-        room = _room(n, bound - arrival - doubtful, nu, others)
-        idle, one = others[IDLE_ON], queue[1] - queue[2]
+        top = TICKS - arrival_ticks - ticks(queue[2] + nu * pools[SETUP] + doubtful, bound)
+        room = _room(n, bound - arrival - doubtful, nu, pools)
+        idle, single = pools[IDLE_ON], queue[1] - queue[2]
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
-    others[IDLE_ON] = idle
-    queue[1] = queue[2] + one
+    pools[IDLE_ON] = idle
+    queue[1] = queue[2] + single
     moved[IDLE_ON] += moved_idle
     moved[3] -= moved_idle
     counts[ARRIVALS] += arrived
-    counts[GREEN] += usual - arrived
-    return passed // 2, doubt
+    counts[GREEN] += happened - arrived
+    return elapsed // 2, doubt
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def _flips(n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, others, words, counts, moved):
+def _flips(n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, pools, words, counts, moved):
     """`_block` with runs of coin flips between the events of the rest; also ends before fewer than `coin` servers have
     one task, and where a queue gets too long for its array.
 
@@ -205,21 +202,21 @@ def _flips(n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, oth
     rest = bound - 2 * coin
     per_flip = 1.0 / math.log1p(-rest / bound)
     per_rise = 1.0 / max(abs(1.0 - mu), 1e-3)
-    come, unit, standby = ticks(arrival - coin, rest), ticks(1.0, rest), ticks(mu, rest)
-    top = TICKS - come - ticks(queue[2] + nu * others[SETUP] + doubtful, rest)
-    room = _room(n, bound - arrival - doubtful, nu, others)
-    idle, spare = others[IDLE_ON], queue[1] - queue[2] - coin
-    usual, arrived, moved_idle = 0, 0, 0
-    passed, last, doubt = 0, 2 * events, False
+    arrival_ticks, service_ticks, standby_ticks = ticks(arrival - coin, rest), ticks(1.0, rest), ticks(mu, rest)
+    top = TICKS - arrival_ticks - ticks(queue[2] + nu * pools[SETUP] + doubtful, rest)
+    room = _room(n, bound - arrival - doubtful, nu, pools)
+    idle, spare = pools[IDLE_ON], queue[1] - queue[2] - coin
+    happened, arrived, moved_idle = 0, 0, 0
+    elapsed, last, doubt = 0, 2 * events, False
     draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
     run = int(math.log(1.0 - np.float64(draw >> _11) * TO_UNIT) * per_flip)
-    while passed < last and spare >= 0:
+    while elapsed < last and spare >= 0:
         slack = room - (mu - 1.0) * idle
         if slack < 0.0:
             break
         share = -1.0  # of the rates of busy servers: who takes an arrival that finds no server idle-on
         if idle > 0:
-            limit = min(idle, spare + 1, int(slack * per_rise) + 1, (last - passed) >> 1)
+            limit = min(idle, spare + 1, int(slack * per_rise) + 1, (last - elapsed) >> 1)
             flips = min(run, limit)
             heads, todo = 0, flips
             while todo >= 64:
@@ -231,67 +228,67 @@ def _flips(n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, oth
             gain = flips - 2 * heads
             idle += gain
             spare -= gain
-            moved_idle += gain * (passed + flips + 1)  # the flips are exchangeable: each at the middle of the run
-            usual += flips
+            moved_idle += gain * (elapsed + flips + 1)  # the flips are exchangeable: each at the middle of the run
+            happened += flips
             arrived += heads
-            passed += 2 * flips
+            elapsed += 2 * flips
             run -= flips
             if flips == limit:
                 continue
         elif run > 0:
             run -= 1
-            passed += 2
+            elapsed += 2
             draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
             if draw & _1 == 0:
-                usual += 1
+                happened += 1
                 idle += 1
                 spare -= 1
-                moved_idle += passed
+                moved_idle += elapsed
                 continue
             share = np.float64(draw >> _11) * TO_UNIT
         if share < 0.0:
-            passed += 2
+            elapsed += 2
             draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
             run = int(math.log(1.0 - np.float64(draw >> _11) * TO_UNIT) * per_flip)
             draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
-            y = np.int64(draw >> _2) - come
-            low, high = -TICKS if idle > 0 else 0, top - standby * idle
+            y = np.int64(draw >> _2) - arrival_ticks
+            low, high = -TICKS if idle > 0 else 0, top - standby_ticks * idle
             if low <= y < high:
-                came = 1 * (y < 0)
-                real = 1 * (y < unit * spare)
-                gain = real - 2 * came
-                usual += real
-                arrived += came
+                is_arrival = 1 * (y < 0)
+                is_event = 1 * (y < service_ticks * spare)
+                gain = is_event - 2 * is_arrival
+                happened += is_event
+                arrived += is_arrival
                 idle += gain
                 spare -= gain
-                moved_idle += gain * passed
+                moved_idle += gain * elapsed
                 continue
             if y < 0:
-                share = (y + come) / come
-        others[IDLE_ON] = idle
+                share = (y + arrival_ticks) / arrival_ticks
+        pools[IDLE_ON] = idle
         queue[1] = queue[2] + coin + spare
         if share >= 0.0:
-            _arrive_at_a_busy_server(share, passed, buffer, queue, others, counts, moved)
+            _arrive_at_a_busy_server(share, elapsed, buffer, queue, pools, counts, moved)
         else:
-            x = (TICKS - come - y) * (rest / TICKS)
-            doubt = _depart_or_switch(x, passed, mu, nu, doubtful, queue, others, counts, moved)
-        top = TICKS - come - ticks(queue[2] + nu * others[SETUP] + doubtful, rest)
-        room = _room(n, bound - arrival - doubtful, nu, others)
-        idle, spare = others[IDLE_ON], queue[1] - queue[2] - coin
-        if doubt or (others[TOP] + 2 >= queue.size and others[TOP] < buffer):
+            x = (TICKS - arrival_ticks - y) * (rest / TICKS)
+            doubt = _depart_or_switch(x, elapsed, mu, nu, doubtful, queue, pools, counts, moved)
+        top = TICKS - arrival_ticks - ticks(queue[2] + nu * pools[SETUP] + doubtful, rest)
+        room = _room(n, bound - arrival - doubtful, nu, pools)
+        idle, spare = pools[IDLE_ON], queue[1] - queue[2] - coin
+        if doubt or (pools[TOP] + 2 >= queue.size and pools[TOP] < buffer):
             break
     words[0], words[1], words[2], words[3] = s0, s1, s2, s3
-    others[IDLE_ON] = idle
+    pools[IDLE_ON] = idle
     queue[1] = queue[2] + coin + spare
     moved[IDLE_ON] += moved_idle
     moved[3] -= moved_idle
     counts[ARRIVALS] += arrived
-    counts[GREEN] += usual - arrived
-    return passed // 2, doubt
+    counts[GREEN] += happened - arrived
+    return elapsed // 2, doubt
 
 
 @njit(cache=True)
-def _advance(n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queue, others, words, counts, integrals):
+def _advance(n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queue, pools, words, counts, integrals):
     """Simulate from `start` to `end` in uniformised blocks; the arrival rate per server as in `sampling.thinning`.
 
     Time integrals are those of the state at the end of the block, less every change times the intervals before it.
@@ -303,10 +300,10 @@ def _advance(n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queu
     while t < end:
         k, stop, low, high = window(t, end, k, n, times, steps, amplitude, omega)
         arrival, doubtful = low * n, (high - low) * n
-        total = arrival + doubtful + queue[1] + mu * others[IDLE_ON] + nu * others[SETUP]
+        total = arrival + doubtful + queue[1] + mu * pools[IDLE_ON] + nu * pools[SETUP]
         if total <= 0.0:  # nothing can happen any more
             for which in range(3):
-                integrals[which] += (stop - t) * others[which]
+                integrals[which] += (stop - t) * pools[which]
             t = stop
             continue
         # How far a block may wander, against the events that do nothing or are no flips for it. A block lasts for some
@@ -323,48 +320,48 @@ def _advance(n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queu
         if amplitude != 0.0:
             m = min(m, max(int(0.75 * bound * (stop - t)), 16))  # rarely cut, which costs more than another block
         length, until, events, intervals = planned(m, bound, t, stop, words)
-        others[TOP] = 1
-        while queue[others[TOP] + 1] > 0:
-            others[TOP] += 1
-        size = min(others[TOP] + min(events, MAX_EVENTS), buffer) + 2  # an event lengthens no queue by more than one
+        pools[TOP] = 1
+        while queue[pools[TOP] + 1] > 0:
+            pools[TOP] += 1
+        size = min(pools[TOP] + min(events, MAX_EVENTS), buffer) + 2  # an event lengthens no queue by more than one
         if size > queue.size:
             queue = with_room(queue, size)
             integrals, moved = with_room(integrals, size + 2), with_room(moved, size + 2)
         if tossing:
             done, doubt = _flips(
-                n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, others, words, counts, moved
+                n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, pools, words, counts, moved
             )
         else:
             done, doubt = _block(
-                n, arrival, doubtful, bound, mu, nu, buffer, events, queue, others, words, counts, moved
+                n, arrival, doubtful, bound, mu, nu, buffer, events, queue, pools, words, counts, moved
             )
         if done < events or (doubt and done < intervals):
             length = cut(done, intervals, length, words)
             until, intervals = t + length, done
         weight = length / (2 * intervals)
         for which in range(3):
-            integrals[which] += weight * (2 * intervals * others[which] - moved[which])
+            integrals[which] += weight * (2 * intervals * pools[which] - moved[which])
             moved[which] = 0
-        for i in range(1, others[TOP] + 1):
+        for i in range(1, pools[TOP] + 1):
             integrals[2 + i] += weight * (2 * intervals * queue[i] - moved[2 + i])
             moved[2 + i] = 0
         t = until
         if doubt:
             rate, k = rate_at(t, k, times, steps, amplitude, omega)
             share = uniform(words) * (high - low) / (rate - low) if rate > low else 1.0
-            if share < 1.0 and others[IDLE_ON] > 0:
-                others[IDLE_ON] -= 1
+            if share < 1.0 and pools[IDLE_ON] > 0:
+                pools[IDLE_ON] -= 1
                 queue[1] += 1
                 counts[ARRIVALS] += 1
             elif share < 1.0:
-                _arrive_at_a_busy_server(share, 0, buffer, queue, others, counts, moved)
+                _arrive_at_a_busy_server(share, 0, buffer, queue, pools, counts, moved)
     return queue, integrals
 
 
 @njit(cache=True)
-def record(state, queue, others):
+def record(state, queue, pools):
     """Write down U, D0, D1, the number of tasks, Q_1, Q_2, ..."""
-    state[:3] = others[:3]
+    state[:3] = pools[:3]
     state[3] = queue[1:].sum()
     state[4:] = queue[1 : state.size - 3]
 
@@ -380,18 +377,18 @@ def replications(
     shape (R, M, L), which may have grown along the last axis.
     """
     for r in range(len(words)):
-        queue, others = np.zeros(integrals.shape[2] - 2, np.int64), state.copy()
+        queue, pools = np.zeros(integrals.shape[2] - 2, np.int64), state.copy()
         queue[1] = busy
         sums, numbers = np.zeros(integrals.shape[2]), np.zeros(counts.shape[2], np.int64)
         start, k, row = 0.0, 0, 0
         while k < edges.size:
             end = min(edges[k], grid[row]) if row < grid.size else edges[k]
             queue, sums = _advance(
-                n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queue, others, words[r], numbers, sums
+                n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queue, pools, words[r], numbers, sums
             )
             start = end
             if row < grid.size and grid[row] == end:
-                record(states[r, row], queue, others)
+                record(states[r, row], queue, pools)
                 row += 1
             if edges[k] == end:
                 if k > 0:
