@@ -5,8 +5,12 @@ The model of Maguluri, Srikant, Ying (2012), Section IV. M servers, one queue of
     all arrivals a(t) go to one server, chosen on q(t); every server m offers an independent service S_m(t)
     q_m(t+1) = q_m(t) + a_m(t) - S_m(t) + u_m(t),    u_m = max(S_m - q_m - a_m, 0), the unused service
 
-Routing: `jsq`, the least q_m, ties uniform; `power_of_d`, the least of d servers drawn without replacement
-(`power_of_two`: d = 2), `power_of_two_with_replacement`, both with uniform ties; `random`.
+Routing: `jsq`, the least q_m; `power_of_d`, the least of d servers drawn without replacement (`power_of_two`: d = 2),
+`power_of_two_with_replacement`; `random`. Of several least ones the first is taken: servers are alike, so that the
+distribution of the totals does not depend on how ties are broken.
+
+Simulated is the number of servers that offer any service, Binomial(M, P(S > 0)), then which ones (the first of a random
+order), then what each of them offers: in the settings of the paper one or two draws per slot in place of M.
 
 Every routing keeps sum_m q_m at or above the pooled queue x' = (x + a - sum_m S_m)^+, simulated beside it with the
 same draws: a lower bound path by path.
@@ -24,9 +28,18 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from elastiqueue.sampling.discrete import FiniteDistribution, below, draw, tables
+from elastiqueue.sampling.discrete import (
+    FiniteDistribution,
+    Tables,
+    below,
+    binomial,
+    deterministic,
+    draw,
+    tables,
+)  # fmt: skip
 from elastiqueue.statistics.estimates import Ratio
 
+NOTHING = deterministic(0)
 _JSQ, _POWER_OF_D, _WITH_REPLACEMENT, _RANDOM = range(4)
 
 MAX_BACKLOG = math.isqrt(2**63 - 1)  # of all servers: its square fits into 64 bits
@@ -76,6 +89,14 @@ def metrics(parameters: SingleTypeParameters) -> dict[str, Ratio]:
     }
 
 
+def _tables(parameters: SingleTypeParameters) -> Tables:
+    """Of the work that arrives, of how many servers offer any service, and of the service of one that does."""
+    kinds = [(v, p) for v, p in zip(parameters.service.values, parameters.service.probabilities, strict=True) if v > 0]
+    share = min(math.fsum(p for _, p in kinds), 1.0)
+    service = FiniteDistribution(tuple(v for v, _ in kinds), tuple(p / share for _, p in kinds)) if kinds else NOTHING
+    return tables([parameters.arrivals, binomial(parameters.servers, parameters.servers * share), service])
+
+
 class Reference:
     """The model in plain Python, with the same random words in the same order as the compiled simulator."""
 
@@ -85,7 +106,7 @@ class Reference:
         self.q = [0] * parameters.servers
         self.pooled = 0
         self.order = list(range(parameters.servers))
-        self.tables = tables([parameters.arrivals, parameters.service])
+        self.tables = _tables(parameters)
         self.totals = dict.fromkeys(COLUMNS, 0.0)
 
     def _route(self) -> int:
@@ -95,12 +116,14 @@ class Reference:
         if self.p.routing == "power_of_two_with_replacement":
             return min([int(below(servers, self.words)) for _ in range(2)], key=lambda m: q[m])
         if self.p.routing == "jsq":
-            least = [m for m in range(servers) if q[m] == min(q)]
-            return least[0] if len(least) == 1 else least[below(len(least), self.words)]
-        for i in range(self.p.draws):
-            k = i + int(below(servers - i, self.words))
-            self.order[i], self.order[k] = self.order[k], self.order[i]
-        return min(self.order[: self.p.draws], key=lambda m: q[m])
+            return min(range(servers), key=lambda m: q[m])
+        return min([self._next(i) for i in range(self.p.draws)], key=lambda m: q[m])
+
+    def _next(self, i: int) -> int:
+        """Server i of a random order, of which those before are drawn already."""
+        k = i + int(below(self.p.servers - i, self.words))
+        self.order[i], self.order[k] = self.order[k], self.order[i]
+        return self.order[i]
 
     def advance(self, slots: int) -> dict[str, float]:
         """Go on for so many slots; returns the totals since the beginning."""
@@ -109,7 +132,10 @@ class Reference:
             arrived = int(draw(*self.tables, 0, self.words))
             if arrived > 0:
                 self.q[self._route()] += arrived
-            offered = [int(draw(*self.tables, 1, self.words)) for _ in self.q]
+            offered, serving = [0] * self.p.servers, int(draw(*self.tables, 1, self.words))
+            for i in range(serving):
+                m = i if serving == self.p.servers else self._next(i)
+                offered[m] = int(draw(*self.tables, 2, self.words))
             served = [min(s, q) for s, q in zip(offered, self.q, strict=True)]
             self.q = [q - s for q, s in zip(self.q, served, strict=True)]
             self.pooled = max(self.pooled + arrived - sum(offered), 0)
@@ -128,34 +154,26 @@ class Reference:
 # _nrt=False: without it every function called counts references to its arrays, by atomic operations that cost far more
 # than the draws themselves. forceinline: a call would pass each array as seven words.
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
+def _next(i, order, words):
+    """Server i of a random order, of which those before are drawn already."""
+    k = i + below(order.size - i, words)
+    m = order[k]
+    order[k] = order[i]
+    order[i] = m
+    return m
+
+
+@njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
 def _route(q, order, routing, draws, words):
     """The server for the arrivals of a slot."""
-    servers = q.size
-    if routing == _RANDOM:
-        return below(servers, words)
+    best = np.int64(0)
     if routing == _JSQ:
-        least = q[0]
-        for m in range(servers):
-            least = min(least, q[m])
-        ties = 0
-        for m in range(servers):
-            ties += np.int64(q[m] == least)
-        left = below(ties, words) if ties > 1 else 0
-        for m in range(servers):
-            if q[m] == least:
-                if left == 0:
-                    return m
-                left -= 1
-    best = np.int64(-1)
-    for i in range(draws):  # first come, first kept: uniform, as the order of the draws is
-        if routing == _WITH_REPLACEMENT:
-            m = below(servers, words)
-        else:
-            k = i + below(servers - i, words)
-            m = order[k]
-            order[k] = order[i]
-            order[i] = m
-        if best < 0 or q[m] < q[best]:
+        for m in range(1, q.size):
+            best = m if q[m] < q[best] else best
+        return best
+    for i in range(draws):
+        m = _next(i, order, words) if routing == _POWER_OF_D else below(q.size, words)
+        if i == 0 or q[m] < q[best]:
             best = m
     return best
 
@@ -166,34 +184,39 @@ def _advance(q, pooled, order, words, cdf, values, guide, start, routing, draws,
 
     Returns whether the total backlog stayed at most MAX_BACKLOG, so that the sum of squares fits into 64 bits.
     """
-    servers = q.size
-    x, fixed = pooled[0], start[2] - start[1] == 1
-    total = 0
+    servers, x = q.size, pooled[0]
+    total = squares = 0
     for m in range(servers):
         total += q[m]
+        squares += q[m] * q[m]
     for _ in range(slots):
         arrived = draw(cdf, values, guide, start, 0, words)
         if total + arrived > MAX_BACKLOG:
             return False
         if arrived > 0:
-            q[_route(q, order, routing, draws, words)] += arrived
-        service = values[start[1]]
-        offered = served = squares = 0
-        if fixed:  # no draws: a loop that can be vectorised
+            m = _route(q, order, routing, draws, words)
+            squares += arrived * (2 * q[m] + arrived)
+            q[m] += arrived
+        serving = draw(cdf, values, guide, start, 1, words)
+        offered = served = 0
+        if serving == servers and start[3] - start[2] == 1:  # no draws: a loop that can be vectorised
+            service = values[start[2]]
             offered = servers * service
+            squares = 0
             for m in range(servers):
                 used = min(service, q[m])
                 q[m] -= used
                 served += used
                 squares += q[m] * q[m]
         else:
-            for m in range(servers):
-                service = draw(cdf, values, guide, start, 1, words)
+            for i in range(serving):
+                m = i if serving == servers else _next(i, order, words)
+                service = draw(cdf, values, guide, start, 2, words)
                 used = min(service, q[m])
+                squares -= used * (2 * q[m] - used)
                 q[m] -= used
                 offered += service
                 served += used
-                squares += q[m] * q[m]
         total += arrived - served
         x = max(x + arrived - offered, 0)
         parallel = np.float64(total) * total / servers
@@ -218,7 +241,7 @@ class SingleType:
         self._pooled = np.zeros(1, np.int64)
         self._order = np.arange(parameters.servers, dtype=np.int64)
         self._words = np.array(words, np.uint64)
-        self._tables = tables([parameters.arrivals, parameters.service])
+        self._tables = _tables(parameters)
         codes = {"jsq": _JSQ, "random": _RANDOM, "power_of_two_with_replacement": _WITH_REPLACEMENT}
         self._routing = codes.get(parameters.routing, _POWER_OF_D)
 
