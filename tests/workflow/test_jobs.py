@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from elastiqueue.errors import ConfigError
-from elastiqueue.results.files import read_arrays, write_arrays, write_atomically
+from elastiqueue.results.files import read_arrays, write_arrays, write_atomically, write_checked
 from elastiqueue.sources import PACKAGE, source_digest, source_files
 from elastiqueue.workflow.experiments import blocks, chunks, load, specified_points, write_specifications
 from elastiqueue.workflow.jobs import read_windows, run_block, run_pilots
@@ -38,6 +38,18 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
         write_atomically(path, 3)  # type: ignore[arg-type]
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path):
+    """As root, /dev/null would else become a file of everybody's output."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_checked(path, "text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    assert os.listdir(tmp_path) == ["pipe"]
+    assert path.is_fifo()
 
 
 def test_two_writers_never_mix(tmp_path):

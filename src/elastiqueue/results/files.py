@@ -16,10 +16,16 @@ if TYPE_CHECKING:  # the workflow writes files each time it is read: no numpy fo
 
 
 def write_atomically(path: str | Path, content: bytes | str) -> None:
-    """Write a file as a whole or not at all, whoever else writes it at the same time."""
+    """Write a file as a whole or not at all, whoever else writes it at the same time.
+
+    What is no regular file (/dev/null, a pipe) is written to, never replaced.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode() if isinstance(content, str) else content
+    if _is_special(path):
+        path.write_bytes(data)
+        return
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -33,6 +39,10 @@ def write_atomically(path: str | Path, content: bytes | str) -> None:
         if isinstance(error, OSError):  # a full disk is reported without a file
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file()
 
 
 def _umask() -> int:
@@ -62,7 +72,8 @@ def write_checked(path: str | Path, text: str, made_by: str = "") -> None:
     made_by : digest of the specification that it follows from, for `fits`.
     """
     write_atomically(path, text)
-    write_atomically(_digest_file(path), f"{text_digest(text)}\n{made_by}\n")
+    if not _is_special(Path(path)):
+        write_atomically(_digest_file(path), f"{text_digest(text)}\n{made_by}\n")
 
 
 def read_checked(path: str | Path) -> str:
