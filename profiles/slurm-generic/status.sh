@@ -4,20 +4,10 @@
 job=${1%%;*}
 state=$(squeue --noheader --states=all --jobs="$job" --format=%T 2>/dev/null | head -1)
 [ -n "$state" ] || state=$(sacct -X --noheader --parsable2 --jobs="$job" --format=State 2>/dev/null | head -1)
-# A job that waits for what no node, partition or account will give would wait for ever: it is ended and has failed.
-if [ "$state" = PENDING ]; then
-    reason=$(squeue --noheader --jobs="$job" --format=%r 2>/dev/null | head -1)
-    case $reason in
-        PartitionTimeLimit | PartitionNodeLimit | PartitionConfig | BadConstraints | Invalid* | *MaxWallDuration* | *MaxCpuPerJob* | *MaxMemPerJob* | *MaxNodePerJob* | AccountNotAllowed | QOSNotAllowed | "ReqNodeNotAvail"*Invalid*)
-            scancel "$job"
-            echo "Slurm job $job can never start: $reason (run time: workflow/rules; cores, partition: the profile)" >&2
-            state=FAILED ;;
-    esac
-fi
 case ${state%% *} in
     COMPLETED) echo success ;;
     BOOT_FAIL | CANCELLED | DEADLINE | FAILED | NODE_FAIL | OUT_OF_MEMORY | TIMEOUT)
         echo failed
-        { echo "Slurm job $job: $state"; tail -n 5 ".snakemake/log/slurm-$job.log"; } >&2 ;;
+        { echo "Slurm job $job: $state"; tail -n 5 ".snakemake/log/slurm-$job.log" 2>/dev/null || true; } >&2 ;; # it has no log if it never started
     *) echo running ;; # an empty answer too: neither command could be asked just now
 esac

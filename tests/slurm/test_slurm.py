@@ -125,6 +125,30 @@ def test_the_quick_workflow_gives_the_bytes_of_a_local_run(profile, tmp_path):
     assert sum(name.startswith("results/quick/data/") and name.endswith(".csv") for name in local) >= 5
 
 
+def test_a_job_that_can_never_start_is_reported_within_a_minute_and_ends_the_run(profile, tmp_path):
+    checkout = Cluster(tmp_path / "project", profile)
+    run = checkout.start("--retries", "0", "--set-resources", "pilot:runtime=500", "compute:runtime=500")
+    wait_until(jobs)
+    wait_until(lambda: "can never start: PartitionTimeLimit" in checkout.log, 60)
+    assert run.wait(120) == 1
+    assert not jobs()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        ["--set-resources", "pilot:mem_mb=900000", "compute:mem_mb=900000"],
+        ["--default-resources", "slurm_account=test", "slurm_partition=nowhere"],
+    ],
+    ids=["memory", "partition"],
+)
+def test_what_slurm_refuses_at_once_ends_the_run(profile, ask, tmp_path):
+    checkout = Cluster(tmp_path / "project", profile)
+    assert checkout.start("--retries", "0", *ask).wait(120) == 1
+    assert "Error in " in checkout.log
+    assert not jobs()
+
+
 def test_a_cancelled_job_is_noticed_and_tried_again(long_run):
     run = long_run.start()
     wait_until(lambda: simulating(long_run))
@@ -140,6 +164,18 @@ def test_a_cancelled_job_without_retries_fails_and_a_rerun_completes(long_run):
     subprocess.run(["scancel", *jobs("RUNNING")], check=True)
     assert run.wait() == 1, long_run.log
     assert "Error in " in long_run.log
+    long_run.run()
+    assert long_run.whole() == undisturbed(long=True)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_end_cancels_its_jobs_and_resumes_without_unlocking(long_run, sent):
+    run = long_run.start()
+    wait_until(lambda: simulating(long_run))
+    os.kill(snakemake_of(long_run.folder), sent)
+    assert run.wait(60) == 1
+    wait_until(lambda: not jobs(), 20)
+    assert not list(long_run.folder.glob("results/tiny/blocks/*/*/*.npz"))  # nothing was waited for
     long_run.run()
     assert long_run.whole() == undisturbed(long=True)
 

@@ -1,6 +1,7 @@
 # The configuration, validated, and the names of files; no rule.
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from elastiqueue.results.files import fits, text_digest
 from elastiqueue.workflow.experiments import chunks, experiment_specification, load, outdated, write_specifications
 from elastiqueue.workflow.figures import caption
 from elastiqueue.workflow.runs import composed, given
+from elastiqueue.workflow.slurm_queue import end_never_starting_jobs
 from elastiqueue.sources import source_digest
 
 
@@ -59,6 +61,10 @@ if not workflow.is_main_process or not workflow.modifier.is_main_snakefile():  #
 
 onstart:
     write_specifications(SPECIFICATIONS, TEXTS)
+    if not workflow.local_exec:
+        end_never_starting_jobs()
+        # as Ctrl-C does: jobs in the queue are cancelled, where Snakemake's own answer is to wait until they are done
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 # A cache (SNAKEMAKE_OUTPUT_CACHE) whose disk is full fails a job by one line with the file, not by a traceback.

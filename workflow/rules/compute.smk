@@ -1,6 +1,9 @@
 # What is computed without random numbers: exact solutions and fluid limits.
 
 
+MINUTES = {"stability_map": 6, "coverage": 60}  # the other engines take seconds
+
+
 rule compute:
     output:
         table=f"{RESULTS}/computed/{{experiment}}.csv",
@@ -10,8 +13,8 @@ rule compute:
     priority: 100  # seconds, as of blocks of replications: the longest job may be among them
     resources:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
-        runtime=lambda wildcards, attempt: 2**attempt
-        * (3 if RUN.experiments[wildcards.experiment].engine == "stability_map" else 1),
+        runtime=lambda wildcards, attempt: MINUTES.get(RUN.experiments[wildcards.experiment].engine, 1)
+        * 2 ** (attempt - 1),
     params:
         spec=lambda wildcards: EXPERIMENT[wildcards.experiment],
     shell:
