@@ -228,7 +228,8 @@ WORDS = """
     model servers arrival_rate standby_rate setup_rate buffer service start horizon warm_up record_every replications
     precision seed power slots resources job_types arrivals job_sizes facet classes configurations law mean load units
     epsilon trace steps time_unit erlang phase_type initial rates routing metric relative label grid cases scenario
-    block split_by engine metrics waits percentiles times experiments figures draw caption claims run output a b
+    block split_by engine metrics experiments figures draw caption claims run output a b
+    waits percentiles times tables rows columns value digits format where
 """
 KEYS = st.sampled_from(WORDS.split())
 VALUES = st.recursive(

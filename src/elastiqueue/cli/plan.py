@@ -3,6 +3,7 @@
 Examples:
   elastiqueue plan tabs.yaml --max-wait 0.05
   elastiqueue plan tabs.yaml --max-wait 0.1 --metric wait_probability --between 0.1 1000
+  elastiqueue plan tabs.yaml --max-wait 2 --metric wait_p99
   elastiqueue plan tabs.yaml --max-wait 0.05 --vary servers --objective cost_per_hour
   elastiqueue plan small.yaml --max-wait 0.5 --exact --figure plan.png
 

@@ -10,8 +10,9 @@ that start in the stretch that is measured, those that start at once among them,
 The service S of a task is independent of its wait. For each wait that ends the kernel draws an S and counts W + S;
 tasks that start at once have P(S > t) each. Between ends a, b of a bin a quantile takes the tail as the geometric mean
 of the line and the hyperbola through its values there, which an exponential tail is to the third order. Its standard
-error is half of what lies between the quantiles at 1 - p -+ s, s that of the tail there (Woodruff 1952). A tail above
-which no wait was seen is given the error of one task: it need not be 0.
+error is half the way to the farther of the quantiles at 1 - p -+ 2 s, s that of the tail there (after Woodruff 1952);
+where too few tasks wait so long there is no value. A tail above which no wait was seen has the error of one task: it
+need not be 0.
 """
 
 from __future__ import annotations
@@ -118,7 +119,11 @@ class QueueMetric:
                 return found if over else replace(found, se=math.hypot(found.se, 1.0 / starts))
             if time == 0.0 and found.mean + 5 * found.se < rest:
                 return replace(found, mean=0.0, se=0.0)
-            return replace(found, mean=time, se=(quantile(rest - found.se) - quantile(rest + found.se)) / 2)
+            sides = ((quantile(rest - k * found.se) - time, time - quantile(rest + k * found.se)) for k in (2, 1))
+            se = next(
+                (max(pair) / k for k, pair in zip((2, 1), sides, strict=True) if not math.isnan(sum(pair))), math.nan
+            )
+            return replace(found, mean=math.nan if math.isnan(se) else time, se=se)
 
         return Ratio(numerator, denominator), back
 
