@@ -47,7 +47,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 class Cluster(Checkout):
-    """A checkout with a profile copied and its two lines edited, as the documentation says."""
+    """A checkout with a profile copied and its marked lines edited, as the documentation says."""
 
     def __init__(self, folder: Path, profile: str, values: dict = TINY, cpus: int = 2) -> None:
         super().__init__(folder, values)
