@@ -42,13 +42,13 @@ class Estimate:
     n: int
     skewed: bool = False
 
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Two-sided t interval with n - 1 degrees of freedom; a point where the value is exact."""
         if self.n == 0:
             return self.mean, self.mean
         from scipy.special import stdtrit  # slow to import, and simulations need none of it
 
-        half = float(stdtrit(self.n - 1, 0.5 + level / 2)) * self.se
+        half = float(stdtrit(self.n - 1, 0.5 + confidence / 2)) * self.se
         if self.skewed and self.mean > 0.0:
             u = half / self.mean
             return self.mean / math.sqrt(1.0 + 2.0 * u), self.mean * math.exp(min(u + u * u, 700.0))

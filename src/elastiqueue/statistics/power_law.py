@@ -17,7 +17,7 @@ class PowerLaw:
     high: float
 
 
-def power_law(x: Sequence[float], mean: Sequence[float], se: Sequence[float], level: float = 0.95) -> PowerLaw:
+def power_law(x: Sequence[float], mean: Sequence[float], se: Sequence[float], confidence: float = 0.95) -> PowerLaw:
     """Weighted least squares of log(mean) on log(x), weights (mean / se)^2.
 
     The interval is Student's with n - 2 degrees of freedom; its error is that of the given standard errors, or of the
@@ -43,7 +43,7 @@ def power_law(x: Sequence[float], mean: Sequence[float], se: Sequence[float], le
     slope = math.fsum(w * (a - centre_u) * b for w, a, b in zip(weights, u, v, strict=True)) / spread
     rest = [b - centre_v - slope * (a - centre_u) for a, b in zip(u, v, strict=True)]
     chi = math.fsum(w * r * r for w, r in zip(weights, rest, strict=True)) / (n - 2)
-    half = float(stdtrit(n - 2, 0.5 + level / 2)) * math.sqrt(max(1.0, chi) / spread)
+    half = float(stdtrit(n - 2, 0.5 + confidence / 2)) * math.sqrt(max(1.0, chi) / spread)
     return PowerLaw(math.exp(centre_v - slope * centre_u), slope, slope - half, slope + half)
 
 

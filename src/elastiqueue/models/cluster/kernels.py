@@ -98,7 +98,7 @@ class Fixed(NamedTuple):
     norm_interval: int
     number: int  # of configurations
     most: int  # jobs of a type that arrive in a slot
-    block: int  # numbers per tile
+    tile: int  # numbers per tile
     job_level: bool
     shape: Shape
 
@@ -282,7 +282,7 @@ def _decide(z, words, byte, m, count, shape):
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, shape):
+def _next_slot(z, words, random_words, random_bytes, servers, number, tile, maxweight, shape):
     """Draw what the next slot needs, a word per type and a byte per server, and schedule on the present backlogs."""
     s0, s1, s2, s3 = words[0], words[1], words[2], words[3]
     for i in range(np.uint64(len(shape.types) + ((servers + 7) // 8 if maxweight else 0))):
@@ -306,15 +306,15 @@ def _next_slot(z, words, random_words, random_bytes, servers, number, block, max
                     left &= left - 1
                     if m < n:
                         _decide(z, words, random_bytes[first + m], np.uint64(position + m), number, shape)
-        position += block
+        position += tile
         done += STRIDE
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _position(row, m, block):
+def _position(row, m, tile):
     """Where server m stands in the row at position `row` of the first tile."""
     m = np.uint64(m)
-    return np.uint64(row) + m // np.uint64(STRIDE) * np.uint64(block) + m % np.uint64(STRIDE)
+    return np.uint64(row) + m // np.uint64(STRIDE) * np.uint64(tile) + m % np.uint64(STRIDE)
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
@@ -324,11 +324,11 @@ def _having(z, position, best):
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _shortest(z, row, block, servers, best, words):
+def _shortest(z, row, tile, servers, best, words):
     """A server of the least backlog `best`, ties uniform; `row` is the position of the backlogs in the first tile."""
     ties = 0
     low = high = np.uint64(0)
-    for position in range(row, row + (servers + STRIDE - 1) // STRIDE * block, block):
+    for position in range(row, row + (servers + STRIDE - 1) // STRIDE * tile, tile):
         low, high = _having(z, position, best)
         ties += ones(low) + ones(high)
     left = below(ties, words) if ties > 1 else 0
@@ -339,7 +339,7 @@ def _shortest(z, row, block, servers, best, words):
         if left < here:
             break
         left -= here
-        position += block
+        position += tile
         first += STRIDE
     if left >= ones(low):
         left -= ones(low)
@@ -351,10 +351,10 @@ def _shortest(z, row, block, servers, best, words):
 
 
 @njit(cache=True, boundscheck=False, error_model="numpy", forceinline=True)
-def _route(z, words, order, servers, routing, draws, row, block, least):
+def _route(z, words, order, servers, routing, draws, row, tile, least):
     """The server for the arrivals of a type whose backlogs are at `row`."""
     if routing == JSQ:
-        return _shortest(z, row, block, servers, least, words)
+        return _shortest(z, row, tile, servers, least, words)
     if routing == RANDOM:
         return below(servers, words)
     best = fewest = np.int64(-1)
@@ -366,7 +366,7 @@ def _route(z, words, order, servers, routing, draws, row, block, least):
             m = order[k]
             order[k] = order[i]
             order[i] = m
-        q = np.int64(z[_position(row, m, block)])
+        q = np.int64(z[_position(row, m, tile)])
         if best < 0 or q < fewest:
             best, fewest = m, q
     return best
@@ -471,7 +471,7 @@ def advance(state, fixed, slots, totals, samples, interval):
     Returns the slots done, or -1 - j when the backlog of type j at a server leaves the range of the weights.
     """
     words, numbers, z, backlog, least, random_words, random_bytes, order, ends, ring, counts, ended_at = state
-    servers, number, block, shape, job_level = fixed.servers, fixed.number, fixed.block, fixed.shape, fixed.job_level
+    servers, number, tile, shape, job_level = fixed.servers, fixed.number, fixed.tile, fixed.shape, fixed.job_level
     reach, direction, scheduling, need, have = fixed.reach, fixed.direction, fixed.scheduling, fixed.need, fixed.have
     a, b = fixed.arrivals, fixed.sizes
     count, group = len(shape.types), (JOBS + (2 << 2 * len(shape.heads))) * STRIDE
@@ -484,15 +484,15 @@ def advance(state, fixed, slots, totals, samples, interval):
     maxweight = scheduling == MAXWEIGHT and len(shape.configs) > 1
     if numbers[SCHEDULED] == 0:
         numbers[SCHEDULED] = 1
-        _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, shape)
+        _next_slot(z, words, random_words, random_bytes, servers, number, tile, maxweight, shape)
     done = 0
     while done < slots and numbers[LONGEST] + fixed.most <= ring.shape[1]:
         slot = numbers[SLOT]
         for j in range(count):
             jobs = invert(a.cdf, a.values, a.guide, a.start, j, random_words[j])
             if jobs > 0:
-                m = _route(z, words, order, servers, fixed.routing, fixed.draws, j * group, block, least[j])
-                position = _position(j * group, m, block)
+                m = _route(z, words, order, servers, fixed.routing, fixed.draws, j * group, tile, least[j])
+                position = _position(j * group, m, tile)
                 place, queue = position + np.uint64(JOBS * STRIDE), np.uint64(j * servers + m)
                 work = 0
                 for _ in range(jobs):
@@ -531,12 +531,12 @@ def advance(state, fixed, slots, totals, samples, interval):
                         z[row + lane + np.uint64(STRIDE)] -= gone
                         ended_at[finished] = first + np.int64(lane)
                         finished += 1
-            position += block
+            position += tile
             first += STRIDE
-        _next_slot(z, words, random_words, random_bytes, servers, number, block, maxweight, shape)
+        _next_slot(z, words, random_words, random_bytes, servers, number, tile, maxweight, shape)
         for i in range(finished):
             m = ended_at[i]
-            _fill(z, ends, need, have, m, servers, np.int64(_position(0, m, block)), count, group)
+            _fill(z, ends, need, have, m, servers, np.int64(_position(0, m, tile)), count, group)
         weighted = 0.0
         for j in range(count):
             counts[PER_TYPE + j] += backlog[j]
@@ -549,7 +549,7 @@ def advance(state, fixed, slots, totals, samples, interval):
                 first, position = 0, j * group
                 while first < servers:
                     squares += _squares(z, np.uint64(position), min(STRIDE, servers - first))
-                    position += block
+                    position += tile
                     first += STRIDE
             norm_slots += 1
             perpendicular_sum += squares - weighted * weighted / servers

@@ -96,7 +96,7 @@ class Cluster:
             norm_interval=p.norm_interval,
             number=count,
             most=self._most,
-            block=self._tile,
+            tile=self._tile,
             job_level=p.level == "job",
             shape=Shape((0,) * types, (0,) * min(count, UNROLLED + 1), (0,) * heads, (0,) * biased, THIRD, EXCESS),
         )
