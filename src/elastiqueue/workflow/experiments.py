@@ -47,7 +47,7 @@ class Experiment(Strict):
         "stability_map: the smallest stable number of servers; capacity: facets and distances of a cluster; bounds: "
         "its heavy-traffic bounds.",
     )
-    scenario: dict[str, Any] = Field(description="Keys of the base scenario (README, 'Own experiments').")
+    scenario: dict[str, Any] = Field(description="Keys of the base scenario (config/README.md).")
     cases: list[dict[str, Any]] = Field(
         default=[{}],
         min_length=1,
