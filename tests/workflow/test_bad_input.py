@@ -99,6 +99,7 @@ MISTAKES = {
         BASE + IN + "grid: {" + ", ".join(f"{key}: [{', '.join(['1'] * 100)}]" for key in "abcd") + "}",
         "experiments.a: grid: has 100,000,000 combinations",
     ),
+    "grid of seeds": (BASE + IN + "grid: {seed: [1, 2]}", "experiments.a: grid.seed = [1, 2]: must be one value"),
     "grid empty": (BASE + IN + "grid: {servers: []}", "experiments.a.grid.servers = []"),
     "grid a number": (BASE + IN + "grid: {servers: 3}", "experiments.a.grid.servers = 3"),
     "grid of a wrong value": (BASE + IN + "grid: {servers: [3, 0]}", "experiments.a: servers = 0"),

@@ -129,6 +129,8 @@ def load(values: Mapping[str, Any]) -> RunConfig:
                 raise ConfigError(
                     f"grid: has {size:,} combinations with the cases: at most {MAX_SCENARIOS:,} are allowed"
                 )
+            if len(seeds := experiment.grid.get("seed", [])) > 1:  # one scenario for all of them
+                raise ConfigError(f"grid.seed = {seeds}: must be one value; more replications are what more seeds give")
             keys = set().union(*(_settings(experiment, case, ()) for case in experiment.cases), experiment.grid)
             for key in experiment.split_by:
                 if key not in keys:
