@@ -28,16 +28,14 @@ from elastiqueue.scenarios.base import ConfigError
 from elastiqueue.scenarios.cluster import ClusterScenario, SingleTypeScenario
 from elastiqueue.statistics.estimates import Estimate
 from elastiqueue.theory.cluster_stability import largest_routed_load
-from elastiqueue.theory.tabs_stability import BATCHES, Drift, StabilityVerdict, smallest_stable_servers, verdict
+from elastiqueue.theory.tabs_stability import BATCHES, LOOK, Drift, StabilityVerdict, smallest_stable_servers, verdict
 
 Word = Literal["stable", "unstable", "undecided"]
 ENGINES = ("stability", "stability_map")
 CODES: Mapping[str, float] = {"stable": 1.0, "undecided": 0.0, "unstable": -1.0}  # verdicts in tables
 # Budgets, states of the exact chain and simulated events per drift; the error sought of a drift in a table.
 MAX_STATES, MAX_EVENTS, ACCURACY = 2_000, 30_000_000, 5e-4
-# Of the map: a first search, then at most so many verdicts at a boundary that it left undecided with more events.
-MAP_STATES, MAP_EVENTS = 500, 10_000_000
-REFINEMENTS, REFINED_EVENTS = 3, 40_000_000
+MAP_STATES, MAP_EVENTS = 500, 1_000_000_000  # of a cell of the map: states, simulated events of all its verdicts
 MOST_SERVERS = 10_000  # a thousand take half a minute, and the time grows like their square
 ON_THE_BOUNDARY = 1e-9  # relative; the linear programme's accuracy
 
@@ -183,7 +181,8 @@ def compute_rows(engine: str, scenario: Any) -> list[dict[str, Any]]:
 
     stability_map (TABS): smallest_stable, the N0 from which all N up to the scenario's `servers` are stable (empty:
     that many are not known to be stable), with [N known to be unstable, plus 1; N0] as interval; certain (1 or 0);
-    blocking_servers, the largest N not known to be stable, and blocking_drift, its drift.
+    blocking_servers, the largest N not known to be stable, and blocking_drift, its drift; where that is undecided,
+    events_needed, how many simulated events would decide it if it is as large as it seems.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine = {engine}: must be one of {', '.join(ENGINES)}")
@@ -222,31 +221,20 @@ def _drift_row(metric: str, drift: Drift, factor: float = 1.0) -> dict[str, Any]
 def _map_rows(scenario: Any) -> list[dict[str, Any]]:
     check_served("stability_map", scenario)
     rate, (mu, nu), most = scenario.arrival.at(0.0), _rates(scenario), scenario.servers
-    found = smallest_stable_servers(rate, mu, nu, most, MAP_STATES, MAP_EVENTS, scenario.seed)
-    verdicts = dict(found.verdicts)
-    blocking = (most + 1 if found.servers is None else found.servers) - 1
-    refined = 0
-    while blocking >= 1:
-        if blocking not in verdicts:
-            verdicts[blocking] = verdict(blocking, rate, mu, nu, MAP_STATES, MAP_EVENTS, scenario.seed)
-        if verdicts[blocking].verdict == "undecided" and refined < REFINEMENTS:
-            verdicts[blocking] = verdict(blocking, rate, mu, nu, MAP_STATES, REFINED_EVENTS, scenario.seed)
-            refined += 1
-        if verdicts[blocking].verdict != "stable":
-            break
-        blocking -= 1
-    word = verdicts[blocking].verdict if blocking else "unstable"
-    certain = word == "unstable"
-    # Below an N that is not known to be unstable, look on for one that is: the boundary is between them.
-    unstable = blocking
-    while unstable > 1 and word != "unstable":
+    found = smallest_stable_servers(rate, mu, nu, most, MAP_STATES, MAP_EVENTS, scenario.seed, MAP_EVENTS)
+    blocking = most if found.servers is None else found.servers - 1
+    unstable, word = blocking, "unstable" if found.certain else "undecided"
+    while unstable > 1 and word != "unstable":  # the boundary lies above the first that is
         unstable -= max(1, unstable // 10)
-        word = verdict(unstable, rate, mu, nu, MAP_STATES, MAP_EVENTS, scenario.seed).verdict
+        word = verdict(unstable, rate, mu, nu, MAP_STATES, LOOK, scenario.seed).verdict
     smallest = math.nan if blocking == most else blocking + 1.0
     lowest = unstable + 1.0 if word == "unstable" else math.nan
     first = {**_row("smallest_stable", smallest), "ci_low": lowest, "ci_high": smallest}
-    rows = [first, _row("certain", float(certain)), _row("blocking_servers", float(blocking) or math.nan)]
+    rows = [first, _row("certain", float(found.certain)), _row("blocking_servers", float(blocking) or math.nan)]
     if blocking:
-        rows.append(_drift_row("blocking_drift", _deciding(verdicts[blocking])))
-        rows[0]["note"] = verdicts[blocking].reason
+        deciding = _deciding(found.verdicts[blocking])
+        rows.append(_drift_row("blocking_drift", deciding))
+        rows[0]["note"] = found.verdicts[blocking].reason
+        if not found.certain:
+            rows.append(_row("events_needed", deciding.events_needed))
     return rows

@@ -60,5 +60,8 @@ def draw(data: pd.DataFrame) -> Figure:
         Patch(color=UNDECIDED, label="undecided: $N_0$ in the range"),
         Patch(color=BEYOND, label=f"unstable at $N$ = {most}"),
     ]
+    if not math.isnan(least := data[data["metric"] == "events_needed"]["mean"].min()):
+        most_needed = data[data["metric"] == "events_needed"]["mean"].max()
+        handles[2].set_label(f"undecided: $N_0$ in the range ({least:.0e} to {most_needed:.0e} more events)")
     figure.legend(handles=handles if beyond else handles[:3], loc="outside upper center", ncols=4)
     return figure

@@ -81,6 +81,7 @@ BATCHES = 40
 DECIDED = 5.0  # standard errors, and ranges of the remainder over the run, between a simulated drift and 0
 MAX_STATES = 20_000
 MAX_EVENTS = 50_000_000
+LOOK = 10_000_000  # simulated events of a drift once a budget has been spent
 _ROUNDING = 1e-12
 
 
@@ -112,6 +113,11 @@ class Drift:
         if abs(self.value) <= self.uncertainty:
             return 0
         return 1 if self.value > 0.0 else -1
+
+    @property
+    def events_needed(self) -> float:
+        """Simulated events that would decide the sign if the drift is what it seems: the errors fall like n^(-1/2)."""
+        return self.effort * (self.uncertainty / self.value) ** 2 if self.value else math.inf
 
     def interval(self) -> tuple[float, float]:
         """95 % interval of a simulated drift; value -/+ bound of an exact one."""
@@ -507,17 +513,24 @@ def smallest_stable_servers(
     max_states: int = MAX_STATES,
     max_events: int = MAX_EVENTS,
     seed: int = 1,
+    budget: float = math.inf,
 ) -> SmallestStable:
     """Find N0 such that TABS with unlimited buffers is stable for N0 .. max_servers, and not for N0 - 1.
 
     Goes down from `max_servers` by steps of a fifth, from 12 servers by ones, to the first N that is not stable; then
     looks at each N in the step above it. N0 = 1 if every N looked at is stable. Stability is not monotone in N (where
     lambda N <= 1 it is certain), so that what lies below N0 - 1 is left open.
+
+    budget : simulated events of the whole search; a drift may have what is left of it, and LOOK events in any case.
     """
     verdicts: dict[int, StabilityVerdict] = {}
+    spent = 0
 
     def stable(servers: int) -> bool:
-        verdicts[servers] = verdict(servers, arrival_rate, standby_rate, setup_rate, max_states, max_events, seed)
+        nonlocal spent
+        most = int(min(max_events, max(budget - spent, LOOK)))
+        verdicts[servers] = verdict(servers, arrival_rate, standby_rate, setup_rate, max_states, most, seed)
+        spent += sum(drift.effort for drift in verdicts[servers].drifts if drift.method == "simulated")
         return verdicts[servers].verdict == "stable"
 
     above, servers = max_servers + 1, max_servers
