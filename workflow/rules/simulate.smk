@@ -7,6 +7,7 @@ rule pilot:
     log:
         f"{RESULTS}/logs/pilot/{{experiment}}/{{chunk}}.log",
     cache: True
+    priority: 100  # the longest blocks wait for them
     resources:
         mem_mb=lambda wildcards, attempt: 700 * attempt,
         runtime=lambda wildcards, attempt: 2 ** (attempt - 1),
