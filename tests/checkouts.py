@@ -63,6 +63,7 @@ class Checkout:
         sources = (folder if own_sources else ROOT) / "src"
         self.environment = {**os.environ, "PYTHONPATH": str(sources), **environment}
         self.environment.pop("SNAKEMAKE_PROFILE", None)
+        self.python = sys.executable
         self.started: list[subprocess.Popen[str]] = []
 
     def configure(self, values: dict) -> None:
@@ -70,7 +71,7 @@ class Checkout:
 
     def start(self, *arguments: str, targets: Sequence[str] = (TABLE,), cores: int = 2) -> subprocess.Popen[str]:
         """Snakemake in a process group of its own; what it prints goes to the file `log`."""
-        command = [sys.executable, "-m", "snakemake", "--configfile", "tiny.yaml", *arguments]
+        command = [self.python, "-m", "snakemake", "--configfile", "tiny.yaml", *arguments]
         if "--profile" not in arguments:
             command[3:3] = ["--cores", str(cores)]
         with open(self.folder / "log", "w") as log:

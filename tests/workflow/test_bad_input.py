@@ -50,10 +50,10 @@ MISTAKES = {
         "holds more than 1,000,000 values",
     ),
     "unknown anchor": ("a: *b", "undefined alias"),
-    "5000 digits": ("seed: 1" + "0" * 5000, "4300 digits"),
+    "5000 digits": ("seed: 1" + "0" * 5000, "has 5,001 digits: at most 1000"),
     "merge of a number": ("a: {<<: 3}", "is not YAML"),
-    "latin-1": (b"run: caf\xe9", "can't decode byte 0xe9"),
-    "utf-16": ("run: mine".encode("utf-16"), "can't decode byte"),
+    "latin-1": (b"run: caf\xe9", "byte 9 is no UTF-8"),
+    "utf-16": ("run: mine".encode("utf-16"), "byte 1 is no UTF-8"),
     # the run
     "no experiments": (
         "run: mine\nfigures: {f: {draw: protocol, experiments: [], caption: c}}",

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,6 +121,16 @@ def test_two_runs_at_once_in_two_checkouts_with_one_cache(tmp_path):
     for run, checkout in zip(runs, checkouts, strict=True):
         assert run.wait() == 0, checkout.log
         assert checkout.whole() == undisturbed()
+
+
+def test_the_folder_may_have_any_name(tmp_path):
+    """Of the checkout and of the environment: braces, quotes, and what shells and formats take for their own."""
+    checkout = Checkout(tmp_path / "a {b} 'c' \"d\" %s $HOME é" / "project")
+    environment = checkout.folder / ".venv"
+    environment.symlink_to(sys.prefix)
+    checkout.python = str(environment / "bin/python")
+    checkout.run()
+    assert checkout.whole() == undisturbed()
 
 
 @pytest.fixture

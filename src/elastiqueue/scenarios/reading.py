@@ -94,6 +94,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         if not re.fullmatch(_PLAIN[tag][0], text):
             raise ValueError(f"{text} is no {tag}")
         if tag == "int":
+            if len(text) > MAX_DIGITS:
+                raise ValueError(f"{text[:10]}... has {len(text):,} digits: at most {MAX_DIGITS} are allowed")
             return int(text, {"0x": 16, "0o": 8}.get(text[:2], 10))
         if tag == "float":
             return float(re.sub(r"\.(?=[in])", "", text.lower()))  # .inf and .nan
@@ -119,6 +121,7 @@ for _name, _method in (("str", "scalar"), ("seq", "yaml_seq"), ("map", "yaml_map
 _Loader.add_constructor(None, _Loader.construct_undefined)
 
 MAX_DEPTH, MAX_VALUES = 50, 1_000_000  # of what a file holds, with aliases written out
+MAX_DIGITS = 1000
 
 
 def _count(value: Any, depth: int, known: dict[int, int]) -> int:
@@ -150,6 +153,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start + 1} is no UTF-8: must be a text in this encoding") from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     values = parse_yaml(text, str(path))
