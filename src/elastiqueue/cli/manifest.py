@@ -26,8 +26,8 @@ def run(options: argparse.Namespace) -> int:
     """Write manifest.json, or say which of its files are not as written."""
     output, results = finished(options.run, options.output, with_tables=False), Path("results") / options.run
     if not options.check:
-        if not results.is_dir():
-            raise ConfigError(f"--run = {options.run}: must be a finished run; {results} does not exist")
+        if not any(results.glob("*/*.csv")):
+            raise ConfigError(f"--run = {options.run}: must be a finished run; {results} holds no summaries")
         write_manifest(output, results, options.run)
         return 0
     wrong = check_manifest(output / "manifest.json")
