@@ -88,6 +88,16 @@ def test_a_decreasing_expression_has_its_interval_the_right_way_round():
     assert (low[0], high[0]) == pytest.approx((1 / 2.2, 1 / 1.8))
 
 
+def test_an_index_may_be_a_fraction_and_an_experiment_may_be_named_before_it():
+    names = [name for name, _ in expressions.names("other.wait_tail[0.5] / wait_tail[0.5] + wait_p99_9 + c[1, 2]")]
+    assert [expressions.split(name) for name in names] == [
+        ("other", "wait_tail[0.5]"), ("", "wait_tail[0.5]"), ("", "wait_p99_9"), ("", "c[1, 2]"),
+    ]  # fmt: skip
+    data = pd.concat([table(experiment="run", mean=[3.0]), table(experiment="other", mean=[2.0])])
+    rows = Rows.of(data.assign(metric="wait_tail[0.5]")).where({"experiment": "run"})
+    assert rows.evaluate("wait_tail[0.5] - other.wait_tail[0.5]").tolist() == [1.0]
+
+
 def test_errors_of_several_metrics_are_added_up():
     """Of any correlation: |a - b| is known to the sum of both errors, and a constant adds none."""
     rows = Rows.of(table(load=[0.5, 0.5], metric=["power", "busy"], mean=[2.0, 1.0]))
