@@ -36,7 +36,7 @@ CODES: Mapping[str, float] = {"stable": 1.0, "undecided": 0.0, "unstable": -1.0}
 # Budgets, states of the exact chain and simulated events per drift; the error sought of a drift in a table.
 MAX_STATES, MAX_EVENTS, ACCURACY = 2_000, 30_000_000, 5e-4
 MAP_STATES, MAP_EVENTS = 500, 1_000_000_000  # of a cell of the map: states, simulated events of all its verdicts
-MOST_SERVERS = 10_000  # a thousand take half a minute, and the time grows like their square
+MAX_SERVERS = 10_000  # a thousand take half a minute, and the time grows like their square
 ON_THE_BOUNDARY = 1e-9  # relative; the linear programme's accuracy
 
 __all__ = ["ENGINES", "Report", "compute_rows", "report"]
@@ -94,8 +94,8 @@ def report(
         raise ConfigError(f"service = {scenario.describe()['service']}: must be exponential for a verdict on stability")
     if scenario.aborts:
         raise ConfigError("abort_setups = true: must be false for a verdict on stability")
-    if scenario.servers > MOST_SERVERS:
-        raise ConfigError(f"servers = {scenario.servers}: must be at most {MOST_SERVERS:,} for a verdict on stability")
+    if scenario.servers > MAX_SERVERS:
+        raise ConfigError(f"servers = {scenario.servers}: must be at most {MAX_SERVERS:,} for a verdict on stability")
     mu, nu = _rates(scenario)
     found = verdict(scenario.servers, rate, mu, nu, max_states, max_events, scenario.seed, accuracy)
     hidden = "" if scenario.buffer is None else f"; with an unlimited buffer instead of {scenario.buffer}"

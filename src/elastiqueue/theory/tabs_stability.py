@@ -364,11 +364,11 @@ def simulated_drift(
     relaxation = 1.0 + (1.0 / standby_rate if standby_rate > 0.0 else 0.0) + 1.0 / setup_rate
     per_batch = max(math.ceil(20.0 * relaxation * arrival) + 100, min_events // (BATCHES + 10))
     per_batch = max(min(per_batch, max_events // (BATCHES + 10)), 1)
-    law = {
+    keys = {
         "conditioned": [servers, saturated],
         "rates": [float(arrival_rate).hex(), float(standby_rate).hex(), float(setup_rate).hex()],
     }
-    words = stream(seed, digest(law), 0)
+    words = stream(seed, digest(keys), 0)
     counts = np.array([0, 0, others, 0], np.int64)
     queues = np.zeros(max(others, 1), np.int64)
 
