@@ -98,6 +98,17 @@ def test_a_dry_run_from_a_clean_clone_lists_every_figure(tmp_path, snakefile):
     assert not (folder / "paper_figures").exists()
 
 
+def test_in_another_working_folder_the_reference_is_that_of_the_checkout(tmp_path):
+    folder = copy_project(tmp_path / "project")
+    (folder / "paper_figures/reference").mkdir(parents=True)
+    (folder / "paper_figures/reference/machine.json").write_text("{}")
+    (folder / "papers.yaml").write_text("extends: papers\n")
+    (tmp_path / "elsewhere").mkdir()
+    options, targets = ["-n", "--directory", str(tmp_path / "elsewhere")], ["paper_figures/verification.md", "evaluate"]
+    counts = jobs(run(folder, *options, targets=["--", *targets], config=str(folder / "papers.yaml")))
+    assert counts["verify"] == counts["evaluate"] == 1
+
+
 def test_a_second_run_has_nothing_to_do(project):
     assert "Nothing to be done" in run(project)
     assert not (project / "paper_figures").exists()

@@ -8,6 +8,9 @@ VERDICTS = [f"{OUTPUT}/claims.{kind}" for kind in ("json", "md") if CLAIMS]
 PAGE = f"{OUTPUT}/index.html"
 OPENING = f"{RESULTS}/report.rst"
 EVALUATION = f"{OUTPUT}/evaluation"
+# of the checkout, whatever the working folder
+here = Path(workflow.current_basedir.get_path_or_uri(secret_free=True), "..", "..", "paper_figures", "reference")
+REFERENCE = os.path.relpath(here) if here.is_dir() else "paper_figures/reference"
 EVALUATED = [
     name
     for name in ("fig1", "fig3", "fig4", "fig5", "service_laws", "figB2", "figB3", "figB5", "cluster_stability")
@@ -85,7 +88,7 @@ rule page:
 
 rule verify:
     input:
-        reference="paper_figures/reference/machine.json",
+        reference=of_checkout(f"{REFERENCE}/machine.json"),
         data=DATA,
     output:
         f"{OUTPUT}/verification.json",
@@ -98,15 +101,16 @@ rule verify:
     params:
         run=lambda wildcards: RUN.run,
         output=lambda wildcards: OUTPUT,
+        reference=lambda wildcards: REFERENCE,
         sources=source_digest("elastiqueue.results.reference"),
     shell:
-        "python -m elastiqueue verify --run {params.run} --output {params.output:q} --reference paper_figures/reference > {log:q} 2>&1"
+        "python -m elastiqueue verify --run {params.run} --output {params.output:q} --reference {params.reference:q} > {log:q} 2>&1"
 
 
 rule evaluate:
     input:
         files_of(EVALUATED),
-        reference="paper_figures/reference/machine.json",
+        reference=of_checkout(f"{REFERENCE}/machine.json"),
         claims=CLAIMS,
         tables=judged(EVALUABLE),
     output:
@@ -123,11 +127,12 @@ rule evaluate:
         folder=lambda wildcards: EVALUATION,
         claims=EVALUABLE,
         names=EVALUATED,
+        reference=lambda wildcards: REFERENCE,
         figures=lambda wildcards: captions(EVALUATED),
         sources=source_digest("elastiqueue.claims.pages", "elastiqueue.results.reference"),
     shell:
         "(python -m elastiqueue claims --run {params.run} --claims {input.claims:q} --only {params.claims} --output {params.folder:q}"
-        " && python -m elastiqueue verify --run {params.run} --output {params.output:q} --only {params.names} --into {params.folder:q}"
+        " && python -m elastiqueue verify --run {params.run} --output {params.output:q} --reference {params.reference:q} --only {params.names} --into {params.folder:q}"
         " && python -m elastiqueue page --run {params.run} --output {params.output:q} --figures {params.figures:q} --into {params.folder:q})"
         " > {log:q} 2>&1"
 
