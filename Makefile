@@ -40,7 +40,7 @@ evaluate: .venv/ready ## the main figures at paper scale, their claims, beside t
 estimate: .venv/ready ## how long the paper-scale run takes on this machine
 	$(BIN)/elastiqueue estimate
 
-coverage: .venv/ready ## whether 95 % intervals cover: some half an hour, into results/coverage/
+coverage: .venv/ready ## whether 95 % intervals cover: 20 minutes of CPU time, into results/coverage/
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores all --configfile config/coverage.yaml
 
 bench: .venv/ready ## speed of the simulators, as ratios, and beside peers, into benchmarks/results/
