@@ -37,4 +37,7 @@ def run(options: argparse.Namespace) -> None:
             print(f"elastiqueue: warning: {warning}", file=sys.stderr)
         line = "steady state: warm-up {warm_up:g}, then {measured:g} in {batches} batches, {runs} runs"
         text = "\n".join([text, line.format(**steady)])
+        less = {name: one.get("variance_reduction") for name, one in steady["metrics"].items()}
+        told = [f"{name} / {less[name]:.3g}" for name in ("mean_wait", "power") if less.get(name)]
+        text += "".join(["\ncontrol variates: variance of ", ", ".join(told)] if told else [])
     report(options, result, text)

@@ -3,6 +3,7 @@
 Each of `replications` seeds makes an experiment of its own. What is counted of it, for the mean wait and the power:
 
     runs        the default for a steady state: few long runs from two starts, batches (`engines.steady_state`)
+    controlled  these runs with control variates (`models.controls`)
     many        as many independent replications as there are batches, each warmed up for itself, jackknifed
     precision   these runs, and more of them until the half-width of the wait is RELATIVE of it
 
@@ -18,6 +19,7 @@ The controls are looked at in every fifth experiment only.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,10 +32,11 @@ from elastiqueue.errors import ConfigError
 from elastiqueue.models.registry import model_of
 from elastiqueue.results.tidy_tables import value_row
 from elastiqueue.scenarios.autoscaling import STEADY_RUNS, Precision, ServiceScenario
+from elastiqueue.statistics.control_variates import PER_BATCH
 from elastiqueue.statistics.estimates import Estimate, Ratio, estimate, linear_form, mean_estimate
 
 METRICS = {"mean_wait": "wait", "power": "power"}
-PROCEDURES = ("runs", "many", "precision", "cold", "five", "ratios")
+PROCEDURES = ("runs", "controlled", "many", "precision", "cold", "five", "ratios")
 RELATIVE = 0.04  # half-width of a run to a precision
 COLD = 50  # parts of a warm-up, one of which is the length of a replication that has none
 SHORT_BATCHES = 200  # of a run
@@ -46,6 +49,9 @@ def intervals(scenario: ServiceScenario, controls: bool) -> tuple[dict[str, dict
     first = simulate(scenario, 0, scenario.replications, span)
     totals = first[0]
     found = {"runs": {name: one.interval() for name, one in estimates(scenario, totals, METRICS).items()}}
+    reduced = scenario.model_copy(update={"control_variates": True})
+    parts = simulate(reduced, 0, scenario.replications, replace(span, parts=PER_BATCH))[0]
+    found["controlled"] = {name: one.interval() for name, one in estimates(reduced, parts, METRICS).items()}
     model = model_of(scenario)
     metrics, columns = {name: model.metrics(scenario)[name] for name in METRICS}, model.columns(scenario)
 

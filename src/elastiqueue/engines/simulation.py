@@ -20,7 +20,9 @@ from elastiqueue.sampling.streams import stream
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 from elastiqueue.scenarios.base import settings_digest
 from elastiqueue.scenarios.units import with_costs
-from elastiqueue.statistics.batches import SteadyEstimate, steady_estimate
+from elastiqueue.statistics.batches import SteadyEstimate
+from elastiqueue.statistics.batches import steady_estimates as estimates_of_runs
+from elastiqueue.statistics.control_variates import PER_BATCH
 from elastiqueue.statistics.estimates import Estimate, Ratio, estimate
 from elastiqueue.statistics.waiting import parts_of
 
@@ -43,12 +45,22 @@ def grid_of(scenario: Scenario) -> NDArray[np.float64]:
     return np.minimum(scenario.record_every * np.arange(count + 1), scenario.horizon)
 
 
+def columns_of(scenario: Scenario) -> tuple[str, ...]:
+    """Names of the totals."""
+    names: tuple[str, ...] = model_of(scenario).columns(scenario)
+    if isinstance(scenario, ServiceScenario) and scenario.control_variates:
+        from elastiqueue.models import controls
+
+        return (*names, *controls.columns(model_of(scenario), scenario))
+    return names
+
+
 def described(scenario: Scenario) -> dict[str, Any]:
     """What estimates from the scenario's totals and paths need, as JSON-able values (`workflow.summaries`)."""
     model = model_of(scenario)
     description: dict[str, Any] = {
         "head": {**scenario.describe(), "settings": settings_digest(scenario)},
-        "columns": list(model.columns(scenario)),
+        "columns": list(columns_of(scenario)),
         "metrics": {name: parts_of(metric) for name, metric in with_costs(scenario, model.metrics(scenario)).items()},
     }
     if isinstance(scenario, ServiceScenario):
@@ -76,6 +88,11 @@ def simulate(
     span = span or window(scenario)
     grid, name = grid_of(scenario), name or scenario.digest()
     words = [stream(scenario.seed, name, index) for index in range(first, last)]
+    if isinstance(scenario, ServiceScenario) and scenario.control_variates:
+        from elastiqueue.models import controls
+
+        starts: list[Any] = [from_both_sides(scenario, index) for index in range(first, last)]
+        return controls.simulate(model, starts, words, span.edges), np.empty((last - first, 0, 0))
     if hasattr(model, "simulate_batch") and not is_steady(scenario):
         return model.simulate_batch(scenario, np.array(words), span.edges, grid, direct)
     runs = [
@@ -93,10 +110,13 @@ def _metrics(scenario: Scenario, names: Collection[str] | None) -> dict[str, Rat
 def steady_estimates(
     scenario: Scenario, totals: NDArray[np.float64], names: Collection[str] | None = None
 ) -> dict[str, SteadyEstimate]:
-    """Metrics (all by default) of a steady state from the totals of its batches, shape (R BATCHES, columns)."""
-    model = model_of(scenario)
-    runs, metrics = totals.reshape(-1, BATCHES, totals.shape[1]), _metrics(scenario, names)
-    return {name: steady_estimate(metric, model.columns(scenario), runs) for name, metric in metrics.items()}
+    """Metrics (all by default) of a steady state from the totals of its batches or, with control variates, of parts
+    of these, shape (R M, columns).
+    """
+    assert isinstance(scenario, ServiceScenario)
+    metrics, parts = _metrics(scenario, names), PER_BATCH if scenario.control_variates else 1
+    runs = totals.reshape(-1, BATCHES * parts, totals.shape[1])
+    return dict(zip(metrics, estimates_of_runs(metrics.values(), columns_of(scenario), runs), strict=True))
 
 
 def report_of(scenario: Scenario, span: Window, totals: NDArray[np.float64]) -> dict[str, Any]:
@@ -109,11 +129,12 @@ def report_of(scenario: Scenario, span: Window, totals: NDArray[np.float64]) -> 
         "warm_up": span.warm_up,
         "measured": span.horizon - span.warm_up,
         "batches": span.batches,
-        "runs": len(totals) // span.batches,
+        "runs": len(totals) // (span.batches * span.parts),
         "autocorrelation_time": span.tau,
         "pilot": span.pilot,
         "metrics": {
             name: {"batches": one.batches, "lag_1": one.correlation, "effective": one.effective, "warning": one.warning}
+            | ({} if math.isnan(one.reduction) else {"variance_reduction": one.reduction})
             for name, one in found.items()
         },
         "warnings": warnings + [f"{name}: {one.warning}" for name, one in found.items() if one.warning],

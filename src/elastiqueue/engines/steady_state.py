@@ -29,6 +29,7 @@ from elastiqueue.sampling.streams import PILOT, stream
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 from elastiqueue.scenarios.registry import row_of
 from elastiqueue.statistics.autocorrelation import autocorrelation_time
+from elastiqueue.statistics.control_variates import PER_BATCH
 
 if TYPE_CHECKING:
     from elastiqueue.scenarios.reading import Scenario
@@ -51,6 +52,7 @@ class Window:
     batches : stretches of equal length in between.
     tau : autocorrelation time of the pilot runs; nan where there were none. pilot : their length in all.
     doubt : why a steady state is in doubt; empty where nothing speaks against it.
+    parts : of each batch, that have totals of their own.
     """
 
     warm_up: float
@@ -59,12 +61,13 @@ class Window:
     tau: float = math.nan
     pilot: float = 0.0
     doubt: str = ""
+    parts: int = 1
 
     @property
     def edges(self) -> tuple[float, ...]:
         """Ends of the stretches that are measured, the end of the warm-up before them."""
-        length = self.horizon - self.warm_up
-        return *(self.warm_up + length * k / self.batches for k in range(self.batches)), self.horizon
+        length, number = self.horizon - self.warm_up, self.batches * self.parts
+        return *(self.warm_up + length * k / number for k in range(number)), self.horizon
 
 
 def is_steady(scenario: Scenario) -> bool:
@@ -139,7 +142,8 @@ def window(scenario: Scenario) -> Window:
         warm_up *= 2
     else:
         doubt = doubt or f"pilot runs of {2 * warm_up:g} have not settled"
-    return Window(warm_up, (1 + scenario.measured) * warm_up, BATCHES, tau, followed, doubt)
+    parts = PER_BATCH if scenario.control_variates else 1
+    return Window(warm_up, (1 + scenario.measured) * warm_up, BATCHES, tau, followed, doubt, parts)
 
 
 def from_both_sides(scenario: Scenario, index: int) -> Scenario:

@@ -55,6 +55,29 @@ def overload(scenario: Any, warm_up: float) -> tuple[float, float] | None:
     return max(min(1.5 * rate, 1.0 + (1.0 - rate) / 2), 1.1 * rate), warm_up / 4
 
 
+def _overloaded(system: System, warm_up: float) -> float:
+    """Simulate the time in which more tasks arrive, where the start is `overloaded`; the time reached."""
+    start = 0.0
+    coupled: Sequence[Any] = getattr(system, "coupled", (system,))
+    scenarios = [one.scenario for one in coupled]
+    for one in coupled:
+        if raised := overload(one.scenario, warm_up):
+            rate, start = raised
+            one.scenario = one.scenario.model_copy(update={"arrival_rate": rate})
+    if start > 0.0:
+        system.follow(0.0, np.array([start]))
+    for one, scenario in zip(coupled, scenarios, strict=True):
+        one.scenario = scenario
+    return start
+
+
+def warm_up(system: System, end: float) -> float:
+    """Simulate to the end of the warm-up, from where on is counted; the time reached."""
+    system.follow(_overloaded(system, end), np.array([end]))
+    system.reset()
+    return end
+
+
 def replicate(system: System, edges: Sequence[float], grid: NDArray[np.float64]) -> Replication:
     """One replication from time 0 on.
 
@@ -68,18 +91,9 @@ def replicate(system: System, edges: Sequence[float], grid: NDArray[np.float64])
     """
     recorded = {float(time) for time in grid}
     pauses = np.array(sorted(recorded | {float(edge) for edge in edges}))
-    rows, totals, start, done = [], [], 0.0, 0
+    rows, totals, done = [], [], 0
     with np.errstate(over="ignore"):  # the generator wraps around, also where it is interpreted
-        coupled: Sequence[Any] = getattr(system, "coupled", (system,))
-        scenarios = [one.scenario for one in coupled]
-        for one in coupled:
-            if raised := overload(one.scenario, edges[0]):
-                rate, start = raised
-                one.scenario = one.scenario.model_copy(update={"arrival_rate": rate})
-        if start > 0.0:
-            system.follow(0.0, np.array([start]))
-        for one, scenario in zip(coupled, scenarios, strict=True):
-            one.scenario = scenario
+        start = _overloaded(system, edges[0])
         for number, edge in enumerate(edges):
             until = int(np.searchsorted(pauses, edge, side="right"))
             path = system.follow(start, pauses[done:until])

@@ -111,9 +111,9 @@ def _simulators(names: Sequence[str], definitions: Sequence[ModuleType]) -> Modu
     return module
 
 
-def _for_numba(value: Any) -> Any:
-    """Sequences of numbers as arrays."""
-    return np.array(value, np.float64) if isinstance(value, Sequence) else value
+def for_numba(p: Any) -> Any:
+    """Parameters with sequences of numbers as arrays."""
+    return type(p)(*(np.array(value, np.float64) if isinstance(value, Sequence) else value for value in p))
 
 
 def accelerated(scenario: ServiceScenario) -> Any:
@@ -128,13 +128,14 @@ class Generic:
     def __init__(self, model: DefinedModel, scenario: ServiceScenario, words: NDArray[np.uint64], direct: bool) -> None:
         self.model, self.scenario = model, scenario
         self.plain = model.parameters(scenario)
-        self.p = type(self.plain)(*map(_for_numba, self.plain))
+        self.p = for_numba(self.plain)
         kernels = simulators(model)
         fast = max(getattr(self.plain, "standby_rate", 0.0), getattr(self.plain, "setup_rate", 0.0))
         least = BLOCKS_FROM * max(1.0, fast / 100)  # of the rate of arrivals: one event may add so much to the total
         self.queue = self._watched(scenario)
         use_blocks = not direct and self.queue is None and scenario.servers * scenario.arrival.mean() >= least
         self.advance = kernels.blocks if use_blocks else kernels.direct
+        self.advance_by_pauses = kernels.pauses_of_blocks if use_blocks else kernels.pauses_of_direct
         self.out = np.zeros(model.definition.kinds(self.p))
         self.grows = getattr(model.definition, "level_size", lambda p: 0)(self.p) if scenario.buffer is None else 0
         state = np.array(model.definition.initial(scenario, self.plain), np.int64)
@@ -171,6 +172,21 @@ class Generic:
             state = self.model.definition.observed(self.system.state, self.plain)
             rows[row] = [sum(state[place] for place in places) for places in self.path]
         return rows / self.scenario.servers
+
+    def states(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.int64]:
+        """As `follow`: the states at the pauses, shape (T, S)."""
+        states, done = np.zeros((0, 0), np.int64), 0
+        while done < ends.size:
+            arguments = self.arguments()
+            states = np.pad(states, ((0, ends.size - len(states)), (0, self.system.state.size - states.shape[1])))
+            if self.queue is not None:
+                self.follow(start, ends[done : done + 1])
+                states[done] = self.system.state
+                start, done = float(ends[done]), done + 1
+            else:
+                events = CHUNK if self.grows else 2**62
+                done, start = self.advance_by_pauses(*arguments, start, ends, done, self.grows, events, states)
+        return states
 
     def make_room(self) -> None:
         """No event lengthens a queue by more than one."""
@@ -258,12 +274,20 @@ class DefinedModel:
         -------
         totals by `columns`, shape (R M, C), replication by replication; paths by `components`, per server, (R, T, K).
         """
-        watched = bool(queue_columns_of(self.definition, scenario))
-        kernel = None if direct or watched else accelerated(scenario)
+        kernel = None if direct else self.kernel(scenario)
         if kernel is None:
             return batch((Generic(self, scenario, one, direct) for one in words), edges, grid)
         result: Batch = kernel.simulate(scenario, words, edges, grid)
         return result
+
+    def kernel(self, scenario: ServiceScenario) -> Any:
+        """The module of the accelerated simulator; None where none applies, or the waits in a queue are observed."""
+        return None if queue_columns_of(self.definition, scenario) else accelerated(scenario)
+
+    def system(self, scenario: ServiceScenario, words: NDArray[np.uint64]) -> Any:
+        """A replication at time 0 (`models.base.System`), whose `states` are those of the definition."""
+        kernel = self.kernel(scenario)
+        return Generic(self, scenario, words, False) if kernel is None else kernel.Kernel(scenario, words)
 
     def simulate(
         self,

@@ -8,7 +8,8 @@
 
 `System` is what the compiled simulators hand in. Numba knows a named tuple by its fields, and the methods through the
 overloads below. `Replay` is its plain counterpart: it takes the choices of a script, and notes where the script ends,
-so that all outcomes of an event can be had one after the other, each with its probability (`outcomes`).
+so that all outcomes of an event can be had one after the other, each with its probability (`outcomes`). `Outcomes` does
+so in compiled code, and keeps what changes rather than states.
 """
 
 from __future__ import annotations
@@ -64,19 +65,75 @@ class System(NamedTuple):
         return index
 
 
+MOST_CHOICES, MOST_CHANGES = 8, 64  # of an event, where its outcomes are enumerated in compiled code
+CHOICES, POSITION, MOVES, RECORDS = range(4)  # numbers that `Outcomes` keeps
+
+
+class Outcomes(NamedTuple):
+    """A system on which the outcomes of an event are enumerated, in compiled code.
+
+    Attributes
+    ----------
+    state : shape (S,).
+    moves, records : changes by an outcome, (place, by) and (column, amount); shape (MOST_CHANGES, 2).
+    script, following : for each random choice the index, and the next one that is possible or -1; (MOST_CHOICES,).
+    numbers : of choices in the script, of those made so far, of moves, of records; shape (4,).
+    probability : of the outcome, shape (1,).
+    """
+
+    state: NDArray[np.int64]
+    moves: NDArray[np.int64]
+    records: NDArray[np.float64]
+    script: NDArray[np.int64]
+    following: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    probability: NDArray[np.float64]
+
+    def move(self, place, by):
+        self.state[place] += by
+        row = self.numbers[MOVES] % MOST_CHANGES
+        self.moves[row, 0] = place
+        self.moves[row, 1] = by
+        self.numbers[MOVES] += 1
+
+    def record(self, column, amount=1):
+        row = self.numbers[RECORDS] % MOST_CHANGES
+        self.records[row, 0] = column
+        self.records[row, 1] = amount
+        self.numbers[RECORDS] += 1
+
+    def pick(self, weights, total):
+        position = self.numbers[POSITION] % MOST_CHOICES
+        index = 0
+        if position < self.numbers[CHOICES]:
+            index = self.script[position]
+        else:
+            while weights[index] <= 0:
+                index += 1
+            self.script[position] = index
+            self.numbers[CHOICES] = position + 1
+        following = index + 1
+        while following < len(weights) and weights[following] <= 0:
+            following += 1
+        self.following[position] = following if following < len(weights) else -1
+        self.numbers[POSITION] += 1
+        self.probability[0] *= weights[index] / total
+        return index
+
+
 @overload_method(types.NamedTuple, "move", inline="always")
 def _move(self, place, by):
-    return System.move
+    return self.instance_class.move
 
 
 @overload_method(types.NamedTuple, "record", inline="always")
 def _record(self, column, amount=1):
-    return System.record
+    return self.instance_class.record
 
 
 @overload_method(types.NamedTuple, "pick")
 def _pick(self, weights, total):
-    return System.pick
+    return self.instance_class.pick
 
 
 class Queue(NamedTuple):

@@ -28,7 +28,7 @@ MISSING: Any = {
 }  # for pandas.read_csv: NA, null and nan are texts like others
 MEASURES = ("mean", "se", "ci_low", "ci_high", "n")
 # Columns that tell how a value was found, which differs from metric to metric of the same scenario.
-FACTS = ("settings", "note", "warm_up", "batches", "lag_1", "effective")
+FACTS = ("settings", "note", "warm_up", "batches", "lag_1", "effective", "variance_reduction")
 VALUES = ["metric", "time", "statistic", "mean", "se", "ci_low", "ci_high", "n"]
 
 

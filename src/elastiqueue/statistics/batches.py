@@ -18,13 +18,14 @@ and the last quarters of the runs: then the warm-up was too short, or there is n
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elastiqueue.statistics.control_variates import Controls, has_controls, joined
 from elastiqueue.statistics.estimates import Estimate, Ratio, linear_form, mean_estimate, pooled, ratio_estimate
 
 DOUBT = 1e-4  # probability of a warning about a difference where there is none
@@ -42,6 +43,8 @@ class SteadyEstimate:
     correlation : lag-1 autocorrelation of these; 0 where each run is one batch.
     effective : effective sample size, n (1 - r) / (1 + r) for a correlation r > 0.
     warning : what is wrong; empty if nothing is.
+    reduction : by what control variates divide the variance; 1 where the estimate does without, nan where there are
+        none.
     """
 
     estimate: Estimate
@@ -49,6 +52,7 @@ class SteadyEstimate:
     correlation: float
     effective: float
     warning: str
+    reduction: float = math.nan
 
 
 def _lag_one(deviations: NDArray[np.float64]) -> float:
@@ -79,12 +83,38 @@ def _estimate(numerator: NDArray[np.float64], denominator: NDArray[np.float64]) 
 
 
 def steady_estimate(metric: Any, columns: Sequence[str], totals: NDArray[np.float64]) -> SteadyEstimate:
-    """A metric from the totals of the batches of each run, shape (R, M, C), M a power of two, R >= 2."""
-    if not isinstance(metric, Ratio):
+    """A metric from the totals of the batches of each run, shape (R, M, C), M a power of two, R >= 2.
+
+    Where the totals have control variates, M PER_BATCH stretches instead (`statistics.control_variates`).
+    """
+    return next(steady_estimates([metric], columns, totals))
+
+
+def steady_estimates(
+    metrics: Iterable[Any], columns: Sequence[str], totals: NDArray[np.float64]
+) -> Iterator[SteadyEstimate]:
+    """`steady_estimate` of each of the metrics."""
+    controls = Controls(columns, totals) if has_controls(columns) else None
+    for metric in metrics:
+        if isinstance(metric, Ratio):
+            yield _ratio_estimate(metric, columns, totals, controls)
+            continue
         ratio, back = metric.resolve(pooled(columns, totals.reshape(-1, totals.shape[2])))
-        tail = steady_estimate(ratio, columns, totals)
-        return replace(tail, estimate=back(tail.estimate))
-    return _steady(*_sums(metric, columns, totals))
+        tail = _ratio_estimate(ratio, columns, totals, controls)
+        yield replace(tail, estimate=back(tail.estimate))
+
+
+def _ratio_estimate(
+    metric: Ratio, columns: Sequence[str], totals: NDArray[np.float64], controls: Controls | None
+) -> SteadyEstimate:
+    numerator, denominator = _sums(metric, columns, totals)
+    if controls is None:
+        return _steady(numerator, denominator)
+    less, numerator, denominator = map(joined, (controls.less(numerator, denominator), numerator, denominator))
+    plain, better = _steady(numerator, denominator), _steady(less, denominator)
+    if math.isnan(plain.estimate.se) or not better.estimate.se < plain.estimate.se:
+        return replace(plain, reduction=1.0)
+    return replace(better, reduction=(plain.estimate.se / better.estimate.se) ** 2 if better.estimate.se else math.inf)
 
 
 def steady_mean(values: NDArray[np.float64]) -> SteadyEstimate:

@@ -17,6 +17,7 @@ The header of a block file describes each of its scenarios i, with arrays `total
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from elastiqueue.results.files import read_arrays, text_digest
 from elastiqueue.results.tidy_tables import VALUES, value_row
 from elastiqueue.scenarios import SUP_DISTANCE
-from elastiqueue.statistics.batches import steady_estimate
+from elastiqueue.statistics.batches import steady_estimate, steady_estimates
 from elastiqueue.statistics.estimates import estimate, mean_estimate
 from elastiqueue.statistics.waiting import metric_from
 
@@ -81,11 +82,11 @@ def have_reached(precision: Mapping[str, Any], files: Sequence[str | Path]) -> l
     head, found = loaded[0][0], []
     for i, point in enumerate(head["points"]):
         totals = np.concatenate([arrays[f"totals_{i}"] for _, arrays in loaded])
-        metric, batches = metric_from(point["metrics"][precision["metric"]]), head["windows"][i]["batches"]
-        runs = totals.reshape(-1, batches, totals.shape[1])
-        one = estimate(metric, point["columns"], totals)
-        if batches > 1:
-            one = steady_estimate(metric, point["columns"], runs).estimate
+        metric, span = metric_from(point["metrics"][precision["metric"]]), head["windows"][i]
+        if span["batches"] > 1:
+            one = steady_estimate(metric, point["columns"], _by_run(span, totals)).estimate
+        else:
+            one = estimate(metric, point["columns"], totals)
         low, high = one.interval()
         found.append(high - low <= precision["relative"] * abs(high + low))
     return found
@@ -111,16 +112,22 @@ def _steady_rows(
     point: Mapping[str, Any], span: Mapping[str, Any], metrics: Mapping[str, Any], totals: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
     """Estimates of a steady state, with warm-up, effective sample size, and a note where something is in doubt."""
-    runs = totals.reshape(-1, span["batches"], totals.shape[1])
+    found = steady_estimates(metrics.values(), point["columns"], _by_run(span, totals))
     rows = []
-    for name, metric in metrics.items():
-        one = steady_estimate(metric, point["columns"], runs)
+    for name, one in zip(metrics, found, strict=True):
         note = "; ".join(filter(None, (span["doubt"], one.warning)))
         if note:
             print(f"elastiqueue: warning: {_named(point)}: {name}: {note}", file=sys.stderr)
         facts = {"warm_up": span["warm_up"], "batches": one.batches, "lag_1": one.correlation}
+        if not math.isnan(one.reduction):
+            facts["variance_reduction"] = one.reduction
         rows.append({**value_row(name, one.estimate), **facts, "effective": one.effective, "note": note})
     return rows
+
+
+def _by_run(span: Mapping[str, Any], totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Totals by run and stretch, of which a batch has some if it has control variates: shape (R, M, C)."""
+    return totals.reshape(-1, span["batches"] * span.get("parts", 1), totals.shape[1])
 
 
 def _path_rows(point: Mapping[str, Any], paths: NDArray[np.float64]) -> Iterable[dict[str, Any]]:

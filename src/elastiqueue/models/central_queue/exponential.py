@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from elastiqueue.models.base import Batch, batch
 from elastiqueue.models.central_queue.blocks import COUNTS, INTEGRALS, KEEPS, follow_blocks, in_setup
-from elastiqueue.models.central_queue.definition import counts_at_start, parameters
+from elastiqueue.models.central_queue.definition import BUSY, IDLE_ON, OFF, SETUP, WAITING, counts_at_start, parameters
 from elastiqueue.models.quantities import blocks_pay
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 
@@ -32,6 +32,10 @@ class Kernel:
         self.integrals = np.zeros(len(INTEGRALS))
 
     def follow(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.states(start, ends)[:, [IDLE_ON, OFF, SETUP, BUSY, WAITING]] / self.scenario.servers
+
+    def states(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.int64]:
+        """As `follow`: the states of the definition, shape (T, 5)."""
         n, arrival = self.scenario.servers, self.scenario.arrival
         mu = math.inf if self.p.instant else self.p.standby_rate
         states = np.empty((ends.size, 3), np.int64)
@@ -39,7 +43,9 @@ class Kernel:
             n, np.array(arrival.times), np.array(arrival.rates), arrival.amplitude, 2 * math.pi / arrival.period, mu,
             self.p.setup_rate, self.p.rule, start, ends, self.state, self.words, self.counts, self.integrals, states,
         )  # fmt: skip
-        return np.array([observed(n, *row) for row in states.tolist()]).reshape(-1, 5) / n
+        on, tasks, setup = states.T
+        busy = np.minimum(on, tasks)
+        return np.stack([tasks - busy, on - busy, n - on - setup, setup, busy], axis=1)
 
     def totals(self) -> list[float]:
         return [*self.counts, 0.0, *self.integrals]
@@ -47,11 +53,6 @@ class Kernel:
     def reset(self) -> None:
         self.counts[:] = 0
         self.integrals[:] = 0.0
-
-
-def observed(n: int, on: int, tasks: int, setup: int) -> list[int]:
-    """U, D0, D1, busy servers and waiting tasks."""
-    return [max(on - tasks, 0), n - on - setup, setup, min(on, tasks), max(tasks - on, 0)]
 
 
 def simulate(

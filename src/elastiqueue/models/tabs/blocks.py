@@ -52,6 +52,8 @@ COUNTS = (
 IDLE_ON, IDLE_OFF, SETUP = range(3)
 INTEGRALS = ("idle_on", "idle_off", "setup")
 TOP = 3  # position in the state `pools`, behind U, D0, D1: the longest queue of the block
+STRIDE, DUE, SAMPLES = range(3)  # positions in `sampler`
+NEVER = 2**62
 MAX_EVENTS, MAX_WITH_FLIPS = 4096, 2**22  # of a block
 MIN_SHARE = 0.8  # of coin flips among the events of a block with flips
 _1, _2, _11 = np.uint64(1), np.uint64(2), np.uint64(11)
@@ -133,10 +135,11 @@ def _room(n, spare, nu, pools):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def _block(n, arrival, doubtful, bound, mu, nu, buffer, events, queue, pools, words, counts, moved):
-    """Events of a block one by one, until the total rate exceeds the bound, `events` are done, or one is doubtful.
+def _block(n, arrival, doubtful, bound, mu, nu, buffer, first, events, queue, pools, words, counts, moved):
+    """Events of a block from number `first` on, one by one, until the total rate exceeds the bound, `events` are done,
+    or one is doubtful.
 
-    Returns their number, and whether the last one was doubtful.
+    Returns the number of events done, and whether the last one was doubtful.
 
         y:  ... 0 ... departures from one task ... none ... top - mu U ... the others ... top
         certain arrivals
@@ -152,7 +155,7 @@ def _block(n, arrival, doubtful, bound, mu, nu, buffer, events, queue, pools, wo
     room = _room(n, bound - arrival - doubtful, nu, pools)
     idle, single = pools[IDLE_ON], queue[1] - queue[2]
     happened, arrived, moved_idle = 0, 0, 0
-    elapsed, last, doubt = 0, 2 * events, False
+    elapsed, last, doubt = 2 * first, 2 * events, False
     while elapsed < last and (mu - 1.0) * idle <= room:
         elapsed += 2
         draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
@@ -191,7 +194,7 @@ def _block(n, arrival, doubtful, bound, mu, nu, buffer, events, queue, pools, wo
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def _flips(n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, pools, words, counts, moved):
+def _flips(n, arrival, doubtful, bound, coin, mu, nu, buffer, first, events, queue, pools, words, counts, moved):
     """`_block` with runs of coin flips between the events of the rest; also ends before fewer than `coin` servers have
     one task, and where a queue gets too long for its array.
 
@@ -207,7 +210,7 @@ def _flips(n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, poo
     room = _room(n, bound - arrival - doubtful, nu, pools)
     idle, spare = pools[IDLE_ON], queue[1] - queue[2] - coin
     happened, arrived, moved_idle = 0, 0, 0
-    elapsed, last, doubt = 0, 2 * events, False
+    elapsed, last, doubt = 2 * first, 2 * events, False
     draw, s0, s1, s2, s3 = step(s0, s1, s2, s3)
     run = int(math.log(1.0 - np.float64(draw >> _11) * TO_UNIT) * per_flip)
     while elapsed < last and spare >= 0:
@@ -288,11 +291,37 @@ def _flips(n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, poo
 
 
 @njit(cache=True)
-def _advance(n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queue, pools, words, counts, integrals):
+def _sample(queue, pools, sampler, states, weights):
+    """Write down the state as `models.tabs.definition` has it; returns states and weights, which may have grown."""
+    row, longest = sampler[SAMPLES], pools[TOP]
+    if row == len(states) or 4 + longest > states.shape[1]:
+        size = (2 * len(states) if row == len(states) else len(states), max(states.shape[1], 4 + longest))
+        grown = np.zeros(size, np.int64)
+        grown[: len(states), : states.shape[1]] = states
+        states, weights = grown, with_room(weights, len(grown))
+    states[row, :3] = pools[:3]
+    states[row, 3] = queue[1]
+    for i in range(1, longest + 1):
+        states[row, 3 + i] = queue[i] - queue[i + 1]
+    sampler[SAMPLES] += 1
+    sampler[DUE] += sampler[STRIDE]
+    return states, weights
+
+
+@njit(cache=True)
+def advance(
+    n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queue, pools, words, counts, integrals, sampler,
+    states, weights,
+):  # fmt: skip
     """Simulate from `start` to `end` in uniformised blocks; the arrival rate per server as in `sampling.thinning`.
 
     Time integrals are those of the state at the end of the block, less every change times the intervals before it.
-    Returns the arrays that may have grown: queue, integrals.
+
+    sampler: stride, intervals until the next sample, samples so far. Of the intervals, counted through all blocks,
+    every stride-th is sampled: states get a row, as in `definition`, and weights stride times the mean length of the
+    block's intervals. The first one being drawn uniformly, weighted sums estimate time integrals without bias.
+
+    Returns the arrays that may have grown: queue, integrals, states, weights.
     """
     delta = max(1.0 - mu, nu, mu - 1.0, mu - nu, 0.001)  # not 0, so that no rounding ends a block before it begins
     moved = np.zeros(integrals.size, np.int64)
@@ -327,17 +356,30 @@ def _advance(n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queu
         if size > queue.size:
             queue = with_room(queue, size)
             integrals, moved = with_room(integrals, size + 2), with_room(moved, size + 2)
-        if tossing:
-            done, doubt = _flips(
-                n, arrival, doubtful, bound, coin, mu, nu, buffer, events, queue, pools, words, counts, moved
-            )
-        else:
-            done, doubt = _block(
-                n, arrival, doubtful, bound, mu, nu, buffer, events, queue, pools, words, counts, moved
-            )
+        done, sampled = 0, sampler[SAMPLES]
+        while True:
+            last = min(events, sampler[DUE])
+            if tossing:
+                done, doubt = _flips(
+                    n, arrival, doubtful, bound, coin, mu, nu, buffer, done, last, queue, pools, words, counts, moved
+                )
+            else:
+                done, doubt = _block(
+                    n, arrival, doubtful, bound, mu, nu, buffer, done, last, queue, pools, words, counts, moved
+                )
+            if done != sampler[DUE] or doubt or done == intervals:
+                break
+            states, weights = _sample(queue, pools, sampler, states, weights)
+            if done == events:
+                break
         if done < events or (doubt and done < intervals):
             length = cut(done, intervals, length, words)
             until, intervals = t + length, done
+        if sampler[SAMPLES] > sampled and sampler[DUE] - sampler[STRIDE] == intervals:  # that interval never began
+            sampler[SAMPLES] -= 1
+            sampler[DUE] -= sampler[STRIDE]
+        sampler[DUE] -= intervals
+        weights[sampled : sampler[SAMPLES]] = sampler[STRIDE] * length / intervals
         weight = length / (2 * intervals)
         for which in range(3):
             integrals[which] += weight * (2 * intervals * pools[which] - moved[which])
@@ -355,7 +397,7 @@ def _advance(n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queu
                 counts[ARRIVALS] += 1
             elif share < 1.0:
                 _arrive_at_a_busy_server(share, 0, buffer, queue, pools, counts, moved)
-    return queue, integrals
+    return queue, integrals, states, weights
 
 
 @njit(cache=True)
@@ -364,6 +406,30 @@ def record(state, queue, pools):
     state[:3] = pools[:3]
     state[3] = queue[1:].sum()
     state[4:] = queue[1 : state.size - 3]
+
+
+@njit(cache=True)
+def stretches(
+    n, times, steps, amplitude, omega, mu, nu, buffer, start, ends, queue, pools, words, counts, integrals, sampler,
+    states, weights, visited,
+):  # fmt: skip
+    """`advance` to each of M ends: counts, shape (M, C), integrals, (M, L), and the samples visited so far, (M,).
+
+    Returns the arrays that may have grown: queue, integrals, states, weights.
+    """
+    for k in range(ends.size):
+        queue, sums, states, weights = advance(
+            n, times, steps, amplitude, omega, mu, nu, buffer, start, ends[k], queue, pools, words, counts[k],
+            integrals[k].copy(), sampler, states, weights,
+        )  # fmt: skip
+        if sums.size > integrals.shape[1]:
+            longer = np.zeros((len(integrals), sums.size))
+            longer[:, : integrals.shape[1]] = integrals
+            integrals = longer
+        integrals[k, : sums.size] = sums
+        visited[k] = sampler[SAMPLES]
+        start = ends[k]
+    return queue, integrals, states, weights
 
 
 @njit(cache=True)
@@ -376,6 +442,7 @@ def replications(
     `models.base.replicate` takes them. Fills counts, shape (R, M, C), and states, shape (R, T, K); returns integrals,
     shape (R, M, L), which may have grown along the last axis.
     """
+    sampler, no_states, no_weights = np.array([0, NEVER, 0]), np.zeros((0, 0), np.int64), np.zeros(0)
     for r in range(len(words)):
         queue, pools = np.zeros(integrals.shape[2] - 2, np.int64), state.copy()
         queue[1] = busy
@@ -383,9 +450,11 @@ def replications(
         start, k, row = 0.0, 0, 0
         while k < edges.size:
             end = min(edges[k], grid[row]) if row < grid.size else edges[k]
-            queue, sums = _advance(
-                n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queue, pools, words[r], numbers, sums
-            )
+            queue, sums, _, _ = advance(
+                n, times, steps, amplitude, omega, mu, nu, buffer, start, end, queue, pools, words[r], numbers, sums,
+                sampler, no_states, no_weights,
+            )  # fmt: skip
+            sampler[DUE] = NEVER
             start = end
             if row < grid.size and grid[row] == end:
                 record(states[r, row], queue, pools)

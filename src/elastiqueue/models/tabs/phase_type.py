@@ -69,6 +69,15 @@ class Kernel:
             path[row] = [*self.others[:3], self.queue[1:].sum(), *self.queue[1 : self.tail + 1]]
         return path / n
 
+    def states(self, start: float, ends: NDArray[np.float64]) -> NDArray[np.int64]:
+        """As `follow`: the states of the definition, shape (T, S)."""
+        rows: list[NDArray[np.int64]] = []
+        for end in ends:
+            self.follow(start, np.array([end]))
+            start, in_phases = end, self.servers[:, :-1]
+            rows.append(np.concatenate([self.others[:3], in_phases[0] + in_phases[1], in_phases[1:].ravel()]))
+        return np.array([np.pad(row, (0, rows[-1].size - row.size)) for row in rows], np.int64)
+
     def totals(self) -> list[float]:
         counts, integrals, beyond = self.counts, self.integrals, MET + len(self.p.gammas)
         met = zip(self.scenario.phase_type.residual(), counts[MET:beyond], strict=True)
