@@ -184,6 +184,10 @@ def test_provenance_is_summed_over_jobs(tmp_path: Path) -> None:
     scenarios = scenarios_digest([{"seed": 5}])
     assert found["experiments"] == {"convergence": {**total, "sources": ["abc"], "scenarios": scenarios}}
     assert (found["cpu"], found["versions"], found["seeds"]) == (["Processor"], ["numpy 2"], ["5"])
+    record = next(results.rglob("*.provenance.json"))
+    record.write_text(record.read_text()[:-5])
+    with pytest.raises(ValueError, match=f"{record.name}: is damaged; delete it and run again"):
+        provenance(results)
 
 
 def test_manifest_finds_what_changed(tmp_path: Path) -> None:

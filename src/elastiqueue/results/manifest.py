@@ -23,7 +23,11 @@ def _records(results: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for folder in ("pilots", "blocks", "computed"):
         for path in sorted((results / folder).rglob("*.provenance.json")):
             inside = path.relative_to(results / folder).parts
-            yield inside[0].removesuffix(".provenance.json"), json.loads(path.read_text())
+            try:
+                record = json.loads(path.read_text())
+            except ValueError:
+                raise ValueError(f"{path}: is damaged; delete it and run again") from None
+            yield inside[0].removesuffix(".provenance.json"), record
 
 
 def provenance(results: str | Path) -> dict[str, Any]:
