@@ -80,7 +80,7 @@ def simulate(scenario: Scenario, progress: Progress | None = None) -> Result:
     >>> import elastiqueue as eq
     >>> found = eq.simulate(eq.scenario(model="always_on", servers=2, arrival_rate=0.5, replications=40))
     >>> found.metric("busy")
-    Estimate(mean=..., se=..., n=40)
+    Estimate(mean=..., se=..., n=40, ...)
     >>> list(found.table())
     ['metric', 'mean', 'se', 'ci_low', 'ci_high', 'n']
     """
