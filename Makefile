@@ -44,7 +44,7 @@ coverage: .venv/ready ## whether 95 % intervals cover: 20 minutes of CPU time, i
 	PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --cores all --configfile config/coverage.yaml
 
 bench: .venv/ready ## speed of the simulators, as ratios, and beside peers, into benchmarks/results/
-	$(BIN)/python benchmarks/speed.py && $(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/speed.py && $(BIN)/python benchmarks/peers.py && $(BIN)/python benchmarks/precision.py
 
 image: ## the container image (ENGINE=podman for another engine than docker)
 	$(ENGINE) build -f container/Dockerfile -t elastiqueue .
