@@ -93,6 +93,13 @@ MISTAKES = {
     "key of an experiment": (BASE + IN + "gird: {}", "experiments.a.gird"),
     "engine": (BASE + IN + "engine: simulator", "experiments.a.engine = 'simulator'"),
     "engine of another model": (BASE + IN + "engine: capacity", "experiments.a: model = tabs: capacity is for cluster"),
+    **{
+        f"{engine} of aborted setups": (
+            BASE + IN + f"engine: {engine}\n    grid: {{abort_setups: [false, true]}}",
+            "experiments.a: abort_setups = true: must be false",
+        )
+        for engine in ("fluid", "fluid_stability")
+    },
     "block": (BASE + IN + "block: 0", "experiments.a.block = 0"),
     "blocks": (BASE + IN + "block: 1\n    grid: {replications: [1000000]}", "block = 1: 1,000,000 jobs"),
     "grid of 10^8": (

@@ -35,8 +35,6 @@ def fluid_start(scenario: ServiceScenario) -> fluid.FluidState:
 
 def _fluid_rates(scenario: ServiceScenario) -> tuple[float, float]:
     check_served("fluid", scenario)
-    if scenario.aborts:
-        raise ConfigError("abort_setups = true: must be false; the fluid limit is that of TABS without aborted setups")
     if not scenario.row.turns_on:
         return 0.0, 1.0
     return float(scenario.standby_rate or 0), float(scenario.setup_rate or 0)

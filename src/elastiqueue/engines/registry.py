@@ -27,10 +27,12 @@ ENGINE_MODULES = {
 
 
 def check_served(engine: str, scenario: Any) -> None:
-    """Raise ConfigError with one line unless the engine serves the scenario's model."""
+    """Raise ConfigError with one line unless the engine serves the scenario's model, and setups as they end in it."""
     if engine not in row_of(scenario).engines:
         fitting = ", ".join(name for name, row in MODELS.items() if engine in row.engines)
         raise ConfigError(f"model = {scenario.model}: {engine} is for {fitting}")
+    if engine.startswith("fluid") and scenario.aborts:
+        raise ConfigError("abort_setups = true: must be false; the fluid limit is that of TABS without aborted setups")
 
 
 def compute_rows(engine: str, scenario: Any, other: Any = None) -> list[dict[str, Any]]:
