@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import elastiqueue as eq
-from elastiqueue.api.plan import _Search
 from elastiqueue.scenarios.reading import changed
 
 TABS = {
@@ -113,31 +112,3 @@ def test_mistakes_are_one_line(limits, options, message):
         eq.plan(eq.scenario(**TABS), limits, **options)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
-
-
-def _search(scenario, *values):
-    search = _Search(scenario, {"mean_wait": 1.0}, "standby_time", "power", 0.01, 0.95, False, 1, None)
-    search.try_values(values)
-    return search, [search.points[value] for value in values]
-
-
-def test_a_vague_difference_is_simulated_on_common_clocks():
-    scenario = eq.scenario(**{**TABS, "horizon": 1000})
-    search, (point, best) = _search(scenario, 10.0, 12.5)
-    assert search.on_common_clocks(point, best)  # too small for the accelerated simulator
-    alone = search.difference(point, best)
-    search.try_values([], [], [(10.0, 12.5)])
-    together = search.difference(point, best)
-    (_, first, _), (_, second, _) = (next(_brute(scenario, {}, between=(value, value))) for value in (10.0, 12.5))
-    assert abs(together.mean - (first - second)) <= 5 * together.se
-    assert together.se < alone.se / 1.5
-    assert search.difference(best, point).mean == -together.mean
-    search.try_values([], [], [(10.0, 12.5)])
-    assert (search.difference(point, best).n, together.n) == (80, 20)
-
-
-def test_only_neighbours_are_where_there_is_an_accelerated_simulator():
-    fast = eq.scenario(**{**TABS, "servers": 100, "horizon": 20, "warm_up": 0})
-    search, (low, middle, high) = _search(fast, 10.0, 12.5, 20.0)
-    assert search.on_common_clocks(low, middle)
-    assert not search.on_common_clocks(low, high)

@@ -2,18 +2,16 @@
 
 Points of a grid, even on a log scale, are simulated with the random streams of one scenario (common random numbers).
 Each limit <metric> <= W and each difference of the objective f to that of the best point x* gets an error bound, from
-linearised ratios of totals over independent replications y_r (`statistics.estimates.linearised`),
+ratios of totals over independent replications (Cochran 1977, Section 6.3),
 
-    f_a - f_b:  se^2 = var_r(y_a,r - y_b,r) / n.
+    f_a - f_b:  se^2 = var_r(e_a,r - e_b,r) / n,    e_r = (numerator_r - f denominator_r) / mean denominator,
 
-A difference that is too vague is looked at again by simulating the two on common clocks (`models.coupled`) where that
-pays: where they are neighbours, or where no accelerated simulator applies to them. Bounds hold at a level that is
-divided by the number of all comparisons (Bonferroni), the rounds of the search included: this is screening and
-selection (Nelson, Swann, Goldsman, Song 2001), with a check of feasibility. x* has the least f among the points that
-keep all limits for certain. A stretch between two neighbours may hold the optimum unless both surely break a limit; how
-much it could save is taken from the lower bounds at its ends. While some stretch could save more than `within`, it is
-halved, and its ends are simulated longer. Assumed between neighbours: f is no lower than at the ends, except beside x*,
-where it is taken for convex, and f and the metrics cross their limits at most once.
+at a level that is divided by the number of all comparisons (Bonferroni), the rounds of the search included: this is
+screening and selection (Nelson, Swann, Goldsman, Song 2001), with a check of feasibility. x* has the least f among the
+points that keep all limits for certain. A stretch between two neighbours may hold the optimum unless both surely break
+a limit; how much it could save is taken from the lower bounds at its ends. While some stretch could save more than
+`within`, it is halved, and its ends are simulated longer. Assumed between neighbours: f is no lower than at the
+ends, except beside x*, where it is taken for convex, and f and the metrics cross their limits at most once.
 """
 
 from __future__ import annotations
@@ -30,22 +28,18 @@ from scipy.special import stdtrit
 
 from elastiqueue.api.solve import Progress, exact
 from elastiqueue.api.sweep import each
-from elastiqueue.engines.comparison import simulate_pair
 from elastiqueue.engines.simulation import Window, simulate, window
-from elastiqueue.engines.steady_state import is_steady
-from elastiqueue.models.definitions import accelerated
 from elastiqueue.models.registry import model_of
 from elastiqueue.results.provenance import usable_cores
 from elastiqueue.scenarios.reading import ConfigError, Scenario, ServiceScenario, changed
 from elastiqueue.scenarios.units import INSTEAD_OF, with_costs
-from elastiqueue.statistics.estimates import Estimate, estimate, linearised, mean_estimate
+from elastiqueue.statistics.estimates import Estimate, estimate, linear_form
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FIRST_POINTS, MAX_POINTS, MAX_ROUNDS = 7, 60, 16
 FIRST_REPLICATIONS, MORE, MAX_REPLICATIONS = 20, 4, 5120  # of a point: at first, times as many, at most
-CLOSE = 1.5  # ratio of two values up to which they are neighbours
 NARROW = 1.001  # stretches are not halved below this ratio of their ends
 OBJECTIVES = ("power", "cost_per_hour")
 
@@ -58,14 +52,14 @@ class Point:
     ----------
     objective : of the whole system: watts, or cost per hour. limits : the limited metrics.
     keeps : whether all limits are kept, for certain; None: undecided.
-    values : y_r of the objective, shape (n,); empty where it is exact.
+    residuals : e_r of the objective, shape (n,); empty where it is exact.
     """
 
     value: float
     scenario: ServiceScenario
     objective: Estimate
     limits: Mapping[str, Estimate]
-    values: NDArray[np.float64]
+    residuals: NDArray[np.float64]
     keeps: bool | None = None
 
 
@@ -170,12 +164,12 @@ def plan(
     search.try_values(search.grid(between))
     settled = False
     for _ in range(MAX_ROUNDS - 1):
-        wanted = search.wanted()
-        settled = not any(wanted)
-        halves, longer, pairs = search.affordable(*wanted)
-        if not (halves or longer or pairs):
+        halves, longer = search.wanted()
+        settled = not halves and not longer
+        halves, longer = search.affordable(halves, longer)
+        if not halves and not longer:
             break
-        search.try_values(sorted(halves), sorted(longer), sorted(pairs))
+        search.try_values(sorted(halves), sorted(longer))
     return search.answer(settled)
 
 
@@ -214,8 +208,6 @@ class _Search:
         self.whole = isinstance(self.start, int)
         self.points: dict[float, Point] = {}
         self.totals: dict[float, tuple[Window, NDArray[np.float64]]] = {}
-        self.beside: dict[tuple[float, float], list[NDArray[np.float64]]] = {}  # totals of two on common clocks
-        self.gaps: dict[tuple[float, float], Estimate] = {}  # differences of their objectives
 
     def grid(self, between: tuple[float, float] | None) -> list[float]:
         """Values at the first look; raises ConfigError where the range is none."""
@@ -244,10 +236,8 @@ class _Search:
         assert isinstance(found, ServiceScenario)
         return found
 
-    def try_values(
-        self, values: Sequence[float], more: Sequence[float] = (), pairs: Sequence[tuple[float, float]] = ()
-    ) -> None:
-        """Compute new values, and simulate known ones, or pairs of them on common clocks, MORE times as long."""
+    def try_values(self, values: Sequence[float], more: Sequence[float] = ()) -> None:
+        """Compute new values, and simulate known ones (`more`) MORE times as long."""
         tasks: list[tuple[Any, ...]] = []
         for value in values:
             tasks.append((value, self.scenario(value), self.base.digest(), 0, self._first(value), None))
@@ -256,45 +246,15 @@ class _Search:
             tasks.append(
                 (value, self.points[value].scenario, self.base.digest(), len(totals), MORE * len(totals), span)
             )
-        for pair in pairs:
-            span = max((self.totals[value][0] for value in pair), key=lambda one: one.horizon)
-            first = self.known(pair)
-            last = MORE * first or max(FIRST_REPLICATIONS, len(self.totals[pair[0]][1]) // MORE)
-            both = [self.points[value].scenario for value in pair]
-            tasks.append((pair, *both, first, last, span))
         if self.solve_exactly:
             tasks = [(value, one) for value, one, *_ in tasks]
         results = each(_exactly if self.solve_exactly else _simulated, tasks, self.jobs)
         for done, (task, result) in enumerate(zip(tasks, results, strict=True), 1):
             value, scenario = task[:2]
-            if isinstance(value, tuple):
-                self._compare(value, result)
-            else:
-                self.points[value] = self._point(value, scenario, result)
+            self.points[value] = self._point(value, scenario, result)
             if self.progress is not None:
                 self.progress(done, len(tasks))
         self._judge()
-
-    def known(self, pair: tuple[float, float]) -> int:
-        """Replications of a pair."""
-        return len(self.beside[pair][0]) if pair in self.beside else 0
-
-    def _compare(self, pair: tuple[float, float], totals: list[NDArray[np.float64]]) -> None:
-        """The difference of the objective by all replications of a pair; `totals` are new ones."""
-        if pair in self.beside:
-            totals = [np.concatenate(parts) for parts in zip(self.beside[pair], totals, strict=True)]
-        self.beside[pair] = totals
-        one, other = (self._values(self.points[value].scenario, part) for value, part in zip(pair, totals, strict=True))
-        self.gaps[pair] = mean_estimate((one - other).tolist())
-
-    def _values(self, scenario: ServiceScenario, totals: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The objective of the whole system, linearised, shape (n,)."""
-        model = model_of(scenario)
-        metric = with_costs(scenario, model.metrics(scenario))[self.objective]
-        return self._scale(scenario) * linearised(metric, model.columns(scenario), totals)
-
-    def _scale(self, scenario: ServiceScenario) -> int:
-        return scenario.servers if self.objective == "power" else 1
 
     def _first(self, value: float) -> int:
         """Replications of a new value: as many as the least known of its two neighbours."""
@@ -304,8 +264,9 @@ class _Search:
         return min((len(self.totals[known][1]) for known in neighbours), default=FIRST_REPLICATIONS)
 
     def _point(self, value: float, scenario: ServiceScenario, result: Any) -> Point:
+        scale = scenario.servers if self.objective == "power" else 1  # of the whole system
         if self.solve_exactly:
-            found = Estimate(self._scale(scenario) * result[self.objective].mean, 0.0, 0)
+            found = Estimate(scale * result[self.objective].mean, 0.0, 0)
             return Point(value, scenario, found, {name: result[name] for name in self.limits}, np.empty(0))
         span, totals = result
         if value in self.totals:
@@ -313,9 +274,10 @@ class _Search:
         self.totals[value] = span, totals
         model = model_of(scenario)
         metrics, columns = with_costs(scenario, model.metrics(scenario)), model.columns(scenario)
+        objective, residuals = _ratio(metrics[self.objective], columns, totals)
         limits = {name: estimate(metrics[name], columns, totals) for name in self.limits}
-        values = self._values(scenario, totals)
-        return Point(value, scenario, mean_estimate(values.tolist()), limits, values)
+        whole = Estimate(scale * objective.mean, scale * objective.se, objective.n)
+        return Point(value, scenario, whole, limits, scale * residuals)
 
     def _bound(self, se: float, n: int) -> float:
         """Half-width of a one-sided bound that holds for all comparisons of all rounds together."""
@@ -335,33 +297,17 @@ class _Search:
 
     def best(self) -> Point | None:
         kept = [point for point in self.points.values() if point.keeps]
-        least = min(kept, key=lambda point: point.objective.mean, default=None)
-        return least and min(kept, key=lambda point: self.difference(point, least).mean)
+        return min(kept, key=lambda point: point.objective.mean, default=None)
 
     def difference(self, point: Point, best: Point) -> Estimate:
-        """Of their objectives: on common clocks where they were simulated so, else by replications of equal number."""
-        mean, n = point.objective.mean - best.objective.mean, min(len(point.values), len(best.values))
+        """Of their objectives, by replications that share random numbers."""
+        mean, n = point.objective.mean - best.objective.mean, min(len(point.residuals), len(best.residuals))
         if point is best or n == 0:
             return Estimate(mean, 0.0, 0)
-        if (point.value, best.value) in self.gaps:
-            return self.gaps[point.value, best.value]
-        if gap := self.gaps.get((best.value, point.value)):
-            return replace(gap, mean=-gap.mean)
-        if len(point.values) == len(best.values):
-            return mean_estimate((point.values - best.values).tolist())
+        if len(point.residuals) == len(best.residuals):
+            spread = point.residuals - best.residuals
+            return Estimate(mean, math.sqrt(float(spread @ spread) / (n - 1) / n), n)
         return Estimate(mean, math.hypot(point.objective.se, best.objective.se), n)
-
-    def on_common_clocks(self, point: Point, best: Point) -> bool:
-        """Whether the two are simulated together where their difference is too vague.
-
-        A pair costs 3 to 25 times what both cost by accelerated simulators; a step of 1.25 is worth 4 to 50 times the
-        replications, one of 2 only 3 to 30 (`engines.comparison`).
-        """
-        edges = [self.totals[one.value][0].edges for one in (point, best)]
-        if edges[0] != edges[1] and not is_steady(self.base):
-            return False
-        slow = accelerated(point.scenario) is None or accelerated(best.scenario) is None
-        return slow or max(point.value, best.value) <= CLOSE * min(point.value, best.value)
 
     def stretches(self) -> list[tuple[Point, Point, float]]:
         """Neighbours between which the optimum may lie, with the largest saving there; best is known."""
@@ -381,7 +327,7 @@ class _Search:
                 continue
             most = max(saving(point) for point in ends)
             if inner and best in (left, right):  # a dip beside the best is no deeper than the step to a neighbour
-                most = max(most, abs(self.difference(left, right).mean))
+                most = max(most, abs(left.objective.mean - right.objective.mean))
             found.append((left, right, most))
         return found
 
@@ -389,30 +335,28 @@ class _Search:
         middle = self._rounded(math.sqrt(low * high))
         return middle if low < middle < high and high / low > NARROW else None
 
-    def wanted(self) -> tuple[set[float], set[float], set[tuple[float, float]]]:
-        """Values to be tried next, known ones and pairs to be simulated longer; none: the question is settled."""
-        best, longer, halves, pairs = self.best(), set[float](), set[float](), set[tuple[float, float]]()
+    def wanted(self) -> tuple[set[float], set[float]]:
+        """Values to be tried next, and known ones to be simulated longer; none: the question is settled."""
+        best, longer, halves = self.best(), set[float](), set[float]()
         if best is None:
             longer = {value for value, point in self.points.items() if point.keeps is None}
             values = sorted(self.points)
-            open_ = [pair for pair in itertools.pairwise(values) if longer.intersection(pair)]
-            return {middle for pair in open_ if (middle := self._between(*pair)) is not None}, longer, pairs
+            pairs = [pair for pair in itertools.pairwise(values) if longer.intersection(pair)]
+            return {middle for pair in pairs if (middle := self._between(*pair)) is not None}, longer
         allowed = self.within * best.objective.mean
         for left, right, most in self.stretches():
             if most <= allowed:
                 continue
-            middle, step, noisy = self._between(left.value, right.value), self.difference(left, right), False
-            for point in (left, right):
-                gap = self.difference(point, best)
-                vague = self._bound(gap.se, gap.n) > allowed / 2
-                noisy = noisy or vague or point.keeps is None
-                if point.keeps is not None and vague and self.on_common_clocks(point, best):
-                    pairs.add((point.value, best.value))
-                elif vague or point.keeps is None:
-                    longer |= {point.value, best.value}
-            if middle is not None and abs(step.mean) > max(allowed / 2, self._bound(step.se, step.n) * noisy):
+            middle, step = self._between(left.value, right.value), self.difference(left, right)
+            noisy = {
+                point.value
+                for point in (left, right)
+                if point.keeps is None or self._bound((gap := self.difference(point, best)).se, gap.n) > allowed / 2
+            }
+            longer |= noisy | {best.value} if noisy else noisy
+            if middle is not None and abs(step.mean) > max(allowed / 2, self._bound(step.se, step.n) * bool(noisy)):
                 halves.add(middle)
-        if halves or longer or pairs:  # a better answer may be among those that are undecided, or beside them
+        if halves or longer:  # a better answer may be among those that are undecided, or beside them
             for left, right, _ in self.stretches():
                 for point in (left, right):
                     if point.keeps is not None or point.objective.mean >= best.objective.mean:
@@ -421,17 +365,13 @@ class _Search:
                     middle = self._between(left.value, right.value)
                     if middle is not None and MORE * point.objective.n > MAX_REPLICATIONS:
                         halves.add(middle)
-        return halves, longer, pairs
+        return halves, longer
 
-    def affordable(
-        self, halves: set[float], longer: set[float], pairs: set[tuple[float, float]]
-    ) -> tuple[set[float], set[float], set[tuple[float, float]]]:
+    def affordable(self, halves: set[float], longer: set[float]) -> tuple[set[float], set[float]]:
         """Those of them that the bounds on points and replications allow; exact values need no repetition."""
         known = {} if self.solve_exactly else {value: len(totals) for value, (_, totals) in self.totals.items()}
         room = max(0, MAX_POINTS - len(self.points))
-        longer = {value for value in longer if value in known and MORE * known[value] <= MAX_REPLICATIONS}
-        pairs = {pair for pair in pairs if MORE * self.known(pair) <= MAX_REPLICATIONS}
-        return set(sorted(halves)[:room]), longer, pairs
+        return set(sorted(halves)[:room]), {x for x in longer if x in known and MORE * known[x] <= MAX_REPLICATIONS}
 
     def answer(self, settled: bool) -> Plan:
         best = self.best()
@@ -464,17 +404,22 @@ def _exactly(task: tuple[float, ServiceScenario]) -> Mapping[str, Estimate]:
     return exact(task[1]).metrics
 
 
-def _simulated(task: tuple[Any, ...]) -> Any:
-    """Window and totals of replications first, ..., last - 1, shape (last - first, columns); of a pair the totals."""
-    value, scenario, other, first, last, span = task
-    if isinstance(value, tuple):
-        return [_by_replication(part, last - first) for part in simulate_pair((scenario, other), first, last, span)]
+def _simulated(task: tuple[float, ServiceScenario, str, int, int, Window | None]) -> tuple[Window, NDArray[np.float64]]:
+    """Totals of replications first, ..., last - 1, shape (last - first, columns); and the window."""
+    _, scenario, name, first, last, span = task
     scenario.check_events()
     span = span or window(scenario)
-    totals, _ = simulate(scenario, first, last, span, name=other)
-    return span, _by_replication(totals, last - first)
+    totals, _ = simulate(scenario, first, last, span, name=name)
+    return span, totals.reshape(last - first, -1, totals.shape[1]).sum(axis=1)
 
 
-def _by_replication(totals: NDArray[np.float64], replications: int) -> NDArray[np.float64]:
-    """Sums over the stretches of each."""
-    return totals.reshape(replications, -1, totals.shape[1]).sum(axis=1)
+def _ratio(metric: Any, columns: Sequence[str], totals: NDArray[np.float64]) -> tuple[Estimate, NDArray[np.float64]]:
+    """A ratio of sums over independent replications with its linearised error, and the residuals e_r."""
+    top = np.array(linear_form(metric.numerator, columns, totals))
+    bottom = np.array(linear_form(metric.denominator, columns, totals))
+    n, below = len(top), float(bottom.mean())
+    if below == 0.0:
+        return Estimate(math.nan, math.nan, n), np.full(n, math.nan)
+    mean = float(top.mean()) / below
+    residuals = (top - mean * bottom) / below
+    return Estimate(mean, math.sqrt(float(residuals @ residuals) / (n - 1) / n), n), residuals
