@@ -66,3 +66,12 @@ def test_without_controls_the_estimate_is_the_plain_one(broken: str) -> None:
     assert found.reduction == 1.0
     assert found.estimate.mean == pytest.approx(plain.estimate.mean, rel=1e-12)
     assert found.estimate.se == pytest.approx(plain.estimate.se, rel=1e-12)
+
+
+def test_systems_that_lose_tasks_are_estimated_plainly() -> None:
+    """From one task in a hundred on: functions nearly span the states of such systems, and errors came out false."""
+    totals = totals_of(0.9, 5)
+    arrivals, names = np.full_like(totals[..., :1], 100.0), (*COLUMNS, "arrivals", "lost_full")
+    few, many = (np.concatenate([totals, arrivals, arrivals * share], axis=-1) for share in (0.009, 0.011))
+    assert steady_estimate(METRIC, names, few).reduction > 5.0
+    assert steady_estimate(METRIC, names, many).reduction == 1.0

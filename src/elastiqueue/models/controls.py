@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from elastiqueue.models.base import warm_up
 from elastiqueue.models.definitions import DefinedModel, for_numba, simulators
-from elastiqueue.models.events import MOST_CHANGES, MOST_CHOICES, Outcomes
+from elastiqueue.models.events import MAX_CHANGES, MAX_CHOICES, Outcomes
 from elastiqueue.scenarios.autoscaling import ServiceScenario
 from elastiqueue.statistics.control_variates import GENERATOR, SAMPLED
 
@@ -94,8 +94,8 @@ class Drifts:
         sampled, counts = np.zeros((len(ends), 1 + size)), np.zeros((len(ends), self.counts))
         generator = np.zeros((len(ends), size + size * (size + 1) // 2 + self.scales.size))
         outcomes = Outcomes(
-            np.zeros(room, np.int64), np.zeros((MOST_CHANGES, 2), np.int64), np.zeros((MOST_CHANGES, 2)),
-            np.zeros(MOST_CHOICES, np.int64), np.zeros(MOST_CHOICES, np.int64), np.zeros(4, np.int64), np.ones(1),
+            np.zeros(room, np.int64), np.zeros((MAX_CHANGES, 2), np.int64), np.zeros((MAX_CHANGES, 2)),
+            np.zeros(MAX_CHOICES, np.int64), np.zeros(MAX_CHOICES, np.int64), np.zeros(4, np.int64), np.ones(1),
         )  # fmt: skip
         work = ((np.zeros(size), np.zeros(size), np.zeros(size)), np.zeros((size, size)))
         followed = self.compiled(

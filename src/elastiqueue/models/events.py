@@ -65,7 +65,7 @@ class System(NamedTuple):
         return index
 
 
-MOST_CHOICES, MOST_CHANGES = 8, 64  # of an event, where its outcomes are enumerated in compiled code
+MAX_CHOICES, MAX_CHANGES = 8, 64  # of an event, where its outcomes are enumerated in compiled code
 CHOICES, POSITION, MOVES, RECORDS = range(4)  # numbers that `Outcomes` keeps
 
 
@@ -75,8 +75,8 @@ class Outcomes(NamedTuple):
     Attributes
     ----------
     state : shape (S,).
-    moves, records : changes by an outcome, (place, by) and (column, amount); shape (MOST_CHANGES, 2).
-    script, following : for each random choice the index, and the next one that is possible or -1; (MOST_CHOICES,).
+    moves, records : changes by an outcome, (place, by) and (column, amount); shape (MAX_CHANGES, 2).
+    script, following : for each random choice the index, and the next one that is possible or -1; (MAX_CHOICES,).
     numbers : of choices in the script, of those made so far, of moves, of records; shape (4,).
     probability : of the outcome, shape (1,).
     """
@@ -91,19 +91,19 @@ class Outcomes(NamedTuple):
 
     def move(self, place, by):
         self.state[place] += by
-        row = self.numbers[MOVES] % MOST_CHANGES
+        row = self.numbers[MOVES] % MAX_CHANGES
         self.moves[row, 0] = place
         self.moves[row, 1] = by
         self.numbers[MOVES] += 1
 
     def record(self, column, amount=1):
-        row = self.numbers[RECORDS] % MOST_CHANGES
+        row = self.numbers[RECORDS] % MAX_CHANGES
         self.records[row, 0] = column
         self.records[row, 1] = amount
         self.numbers[RECORDS] += 1
 
     def pick(self, weights, total):
-        position = self.numbers[POSITION] % MOST_CHOICES
+        position = self.numbers[POSITION] % MAX_CHOICES
         index = 0
         if position < self.numbers[CHOICES]:
             index = self.script[position]

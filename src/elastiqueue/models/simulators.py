@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from numba import njit
 
-from elastiqueue.models.events import CHOICES, MOST_CHANGES, MOST_CHOICES, MOVES, POSITION, RECORDS, watch
+from elastiqueue.models.events import CHOICES, MAX_CHANGES, MAX_CHOICES, MOVES, POSITION, RECORDS, watch
 from elastiqueue.sampling.rng import beta, binomial, exponential, gamma, uniform
 from elastiqueue.sampling.thinning import rate_at, window
 
@@ -249,7 +249,7 @@ def drifts(outcomes, states, weights, ends, p, out, arrivals, places, scales, sa
                 numbers[POSITION], numbers[MOVES], numbers[RECORDS] = 0, 0, 0
                 outcomes.probability[0] = out[kind]
                 happen(kind, outcomes, p)
-                if numbers[POSITION] > MOST_CHOICES or max(numbers[MOVES], numbers[RECORDS]) > MOST_CHANGES:
+                if numbers[POSITION] > MAX_CHOICES or max(numbers[MOVES], numbers[RECORDS]) > MAX_CHANGES:
                     return False
                 rate = outcomes.probability[0]
                 for k in range(numbers[RECORDS]):

@@ -5,11 +5,14 @@ Then numerator - <b, c> has the same mean as the numerator for every b that does
 for the b of a regression of d on c. To have both, the runs are dealt into folds (at most FOLDS), and b for the runs of
 one fold comes from all others (cross-fitting; Chernozhukov et al., Econometrics J. 21(1), 2018). Controls that nearly
 depend on each other are reduced to principal components: those are dropped whose singular value is below SMALLEST of
-the largest, and the smallest where they are more than a MOST-th of the rows.
+the largest, and the smallest where they are more than one in ROWS_PER_CONTROL rows.
 
 The controls come from two sorts of columns of the totals (`models.controls`): "sampled X" estimates the same integral
 as the column X, so that their difference has mean 0; "generator F" has mean 0 itself. F = A*B is taken about the means
 of A and B, which adds multiples of the generators of A and B only: otherwise all products would look alike.
+
+Where more than MAX_LOSS of the arrivals are lost, the system lives on so few states that the functions nearly span
+them all: b then fits the runs rather than the system, the error comes out far too small, and the plain estimate serves.
 
 b comes from stretches, PER_BATCH of which make one batch of the estimate. Any b would do: it is rounded, and scales are
 powers of two, so that no result depends on the machine by which the regression was solved.
@@ -25,7 +28,8 @@ from numpy.typing import NDArray
 
 SAMPLED, GENERATOR = "sampled ", "generator "
 PER_BATCH = 8
-FOLDS, SMALLEST, MOST = 10, 0.003, 8
+FOLDS, SMALLEST, ROWS_PER_CONTROL = 10, 0.003, 8
+MAX_LOSS = 0.01
 
 Floats = NDArray[np.float64]
 
@@ -67,14 +71,14 @@ class Controls:
         found = controls(columns, totals.reshape(-1, width))
         self.values = found.reshape(runs, stretches, -1)
         self.folds: list[tuple[NDArray[np.bool_], Floats]] = []  # runs; from deviations of the others to b
-        if runs < 2 or found.shape[1] == 0:
+        if runs < 2 or found.shape[1] == 0 or _share_lost(columns, totals) > MAX_LOSS:
             return
         fold = np.arange(runs) % min(FOLDS, runs)
         for one in range(min(FOLDS, runs)):
             others = self.values[fold != one].reshape(-1, found.shape[1])
             centred = others - others.mean(axis=0)
             squares, axes = np.linalg.eigh(centred.T @ centred)  # the smallest first
-            kept = min(int((squares >= SMALLEST**2 * squares[-1]).sum()), len(others) // MOST)
+            kept = min(int((squares >= SMALLEST**2 * squares[-1]).sum()), len(others) // ROWS_PER_CONTROL)
             axes = axes[:, -kept:]
             self.folds.append((fold == one, (axes / squares[-kept:]) @ (axes.T @ centred.T)))
 
@@ -90,6 +94,13 @@ class Controls:
             for values, factor in zip(self.values[mine].T, b, strict=True):
                 result[mine] -= factor * values.T  # in an order of its own
         return result
+
+
+def _share_lost(columns: Sequence[str], totals: Floats) -> float:
+    """The share of the arrivals that is lost, whatever for; columns of losses begin with "lost"."""
+    lost = [index for index, name in enumerate(columns) if name.startswith("lost")]
+    arrivals = math.fsum(totals[..., list(columns).index("arrivals")].ravel()) if lost else 0.0
+    return math.fsum(totals[..., lost].ravel()) / arrivals if arrivals > 0.0 else 0.0
 
 
 def _rounded(b: Floats) -> Floats:
