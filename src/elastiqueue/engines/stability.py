@@ -35,7 +35,7 @@ ENGINES = ("stability", "stability_map")
 CODES: Mapping[str, float] = {"stable": 1.0, "undecided": 0.0, "unstable": -1.0}  # verdicts in tables
 # Budgets, states of the exact chain and simulated events per drift; the error sought of a drift in a table.
 MAX_STATES, MAX_EVENTS, ACCURACY = 2_000, 30_000_000, 5e-4
-MAP_STATES, MAP_EVENTS = 500, 1_000_000_000  # of a cell of the map: states, simulated events of all its verdicts
+MAP_STATES, MAP_EVENTS = 500, 500_000_000  # of a cell of the map: states, simulated events of all its verdicts
 MAX_SERVERS = 10_000  # a thousand take half a minute, and the time grows like their square
 ON_THE_BOUNDARY = 1e-9  # relative; the linear programme's accuracy
 
