@@ -149,7 +149,14 @@ def test_an_event_with_too_many_choices_has_no_controls() -> None:
     assert np.isnan(found).any()
 
 
-@pytest.mark.parametrize("keys", [SMALL["TABS"], SMALL["TABS, Erlang"], UNLIMITED["delayed-off"]])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {**SMALL["TABS"], "servers": 6, "buffer": 8},  # few tasks are lost
+        {**SMALL["TABS, Erlang"], "servers": 4, "buffer": 8},
+        UNLIMITED["delayed-off"],
+    ],
+)
 def test_controlled_estimates_are_right(keys) -> None:
     """Against the exact solver at 5 sigma, with smaller errors than plain ones on the same runs."""
     scenario = scenario_from({**keys, **STEADY, "control_variates": True})

@@ -79,7 +79,7 @@ def test_runs_of_coin_flips_are_the_same_events_one_by_one(idle, events):
     words, counts, moved = stream(1, "ab", idle), np.zeros(len(blocks.COUNTS), np.int64), np.zeros(10, np.int64)
     bound = arrival + doubtful + 1250 + mu * idle + nu * setup + wander
     draws = words.copy()
-    arguments = (n, arrival, doubtful, bound, coin, mu, nu, 6, events, queue, others, words, counts, moved)
+    arguments = (n, arrival, doubtful, bound, coin, mu, nu, 6, 0, events, queue, others, words, counts, moved)
     done, doubt = blocks._flips(*arguments)
 
     q1, q = 1250, [0, 0, 12, 3, 0, 0, 0, 0]  # q[i], i >= 2
@@ -416,8 +416,9 @@ def test_with_instant_standby_servers_without_a_task_are_off_from_the_start(serv
     assert (paths[:, :, model_of(scenario).components(scenario).index("idle_off")] == 1).all()
 
 
-@pytest.mark.parametrize("service", ["exponential", {"erlang": 2}], ids=str)
-@pytest.mark.parametrize("model", ["tabs", "delayed_off"])
+@pytest.mark.parametrize(
+    ("model", "service"), [("tabs", "exponential"), ("tabs", {"erlang": 2}), ("delayed_off", "exponential")], ids=str
+)
 def test_fast_clocks_in_small_systems_cost_no_events_that_are_none(model: str, service: object) -> None:
     """Blocks with a bound 1000 above the total rate would draw hundreds of times per event: none applies there."""
     small = scenario_from({**BASE, "model": model, "servers": 2, "standby_rate": 1000, "setup_rate": 1000,

@@ -14,7 +14,7 @@ from PIL import Image
 
 from elastiqueue.cli.main import main
 from elastiqueue.engines.simulation import estimates, simulate
-from elastiqueue.results.files import write_json
+from elastiqueue.results.files import write_atomically, write_json
 from elastiqueue.results.manifest import check_manifest, commit, facts, manifest, provenance, write_manifest
 from elastiqueue.results.reference import (
     DIFFERENT,
@@ -232,7 +232,8 @@ def test_a_stored_reference_verifies_and_is_small(tmp_path: Path, monkeypatch: p
 
 
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    output, _ = finished_run(tmp_path)
+    output, results = finished_run(tmp_path)
+    write_atomically(results / "summaries" / "convergence.csv", "metric\n")
     monkeypatch.chdir(tmp_path)
     options = ["--run", "mine", "--output", "output"]
     assert main(["reference", *options, "--reference", "reference"]) == 0
