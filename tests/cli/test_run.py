@@ -72,7 +72,7 @@ def test_a_run_without_figures_is_complete(tmp_path, capfd, monkeypatch):
         ({"run": "paper"}, "run = paper: must be another name"),
         (
             {"figures": {"power": {"experiments": ["sweep"], "x": "servers", "y": "wait"}}},
-            "y = wait: wait is no column",
+            "y = wait: wait is neither a column nor a metric",
         ),
         ({"experimnets": {}}, "experimnets = {}: is not a known key"),
         ({"extends": "everything"}, "extends = 'everything': must be papers"),

@@ -188,9 +188,10 @@ def run_with(**figure):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"y": "mean_wait"}, "figures.mine.y = mean_wait: mean_wait is no column, and no metric that sweep keeps"),
-        ({"y": "powr"}, "figures.mine.y = powr: powr is no column"),
-        ({"x": "epsilon"}, "figures.mine.x = epsilon: epsilon is no column"),
+        ({"y": "mean_wait"}, "figures.mine.y = mean_wait: mean_wait is neither a column nor a metric that sweep keeps"),
+        ({"y": "powr"}, "figures.mine.y = powr: powr is neither a column nor a metric"),
+        ({"curves": "servers"}, "figures.mine.curves = 'servers': must be a list or a mapping"),
+        ({"x": "epsilon"}, "figures.mine.x = epsilon: epsilon is neither a column nor a metric"),
         ({"rows": "epsilon"}, "figures.mine.rows = epsilon: must be a column, one of abort_setups"),
         ({"curves": {"by": "epsilon"}}, "figures.mine.by = epsilon: must be one of"),
         ({"where": {"servers": 7}}, "figures.mine.where = servers = 7: its experiments have no such scenario"),

@@ -251,7 +251,9 @@ def check(name: str, spec: FigureSpec, heads: Mapping[str, list[Mapping[str, Any
                         and not recorded
                         and not any(keeps(one, metric) for one in sources)
                     ):
-                        complain(key, text, f"{metric} is no column, and no metric that {' or '.join(sources)} keeps")
+                        complain(
+                            key, text, f"{metric} is neither a column nor a metric that {' or '.join(sources)} keeps"
+                        )
 
 
 def _experiments(layer: Layer, panel: Panel, spec: FigureSpec) -> list[str]:

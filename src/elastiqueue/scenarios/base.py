@@ -90,4 +90,6 @@ def one_line(error: Exception, values: Any) -> str:
     shown = shown if len(shown) <= 200 else f"{shown[:200]}..."
     if first["type"] == "extra_forbidden":
         return printable(f"{key} = {shown}: is not a known key")
+    if first["type"] == "union_tag_invalid":
+        message = "must be " + " or ".join("a " + tag.strip("'") for tag in first["ctx"]["expected_tags"].split(", "))
     return printable(f"{key} = {shown}: {message[0].lower() + message[1:]}")

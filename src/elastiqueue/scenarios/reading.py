@@ -66,7 +66,7 @@ def set_key(values: dict[str, Any], dotted: str, value: Any) -> None:
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml takes a tenth of the time
     """YAML by the core schema of version 1.2, and `<<`: 010 is 10, 1e2 a number; 1:30, 2024-05-01, no and on are texts.
 
-    Refuses a key that a mapping has twice or that is no text, and tags beyond those of JSON's values.
+    Refuses a key that a mapping has twice or that is not text, and tags beyond those of JSON's values.
     """
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
@@ -80,7 +80,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             if not isinstance(key, yaml.ScalarNode) or key.tag not in (f"{_TAG}str", f"{_TAG}merge"):
                 shown = getattr(key, "value", "") if isinstance(key, yaml.ScalarNode) else "a list or mapping"
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"has a key that is no text: {shown}", key.start_mark
+                    None, None, f"has a key that is not text: {shown}", key.start_mark
                 )
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"has {key.value} twice", key.start_mark)
@@ -92,7 +92,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         """The value of a number, a truth value or null."""
         text, tag = str(self.construct_scalar(node)), node.tag.removeprefix(_TAG)
         if not re.fullmatch(_PLAIN[tag][0], text):
-            raise ValueError(f"{text} is no {tag}")
+            raise ValueError(f"{text} is not a valid {tag}")
         if tag == "int":
             if len(text) > MAX_DIGITS:
                 raise ValueError(f"{text[:10]}... has {len(text):,} digits: at most {MAX_DIGITS} are allowed")
@@ -154,7 +154,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start + 1} is no UTF-8: must be a text in this encoding") from None
+        raise ConfigError(f"{path}: byte {error.start + 1} is not UTF-8: must be text in this encoding") from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     values = parse_yaml(text, str(path))
