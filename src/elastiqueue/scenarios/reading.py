@@ -145,7 +145,8 @@ def parse_yaml(text: str, name: str) -> Any:
         _count(value, 0, {})
         return value
     except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError, KeyError) as error:  # wrong tags
-        raise ConfigError(f"{name}: is not YAML: {error}") from None
+        complaint = str(error).replace(' in "<unicode string>",', " at")
+        raise ConfigError(f"{name}: is not YAML: {complaint}") from None
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
