@@ -64,4 +64,4 @@ clean: ## remove results and figures, not the environment
 	rm -rf results paper_figures/data paper_figures/tables paper_figures/evaluation
 	rm -f paper_figures/*.pdf paper_figures/*.png paper_figures/*.html paper_figures/*.json paper_figures/claims.md paper_figures/verification.md
 
-.PHONY: help figures quick test test-all lint report verify evaluate estimate bench image lock clean
+.PHONY: help figures quick test test-all lint report verify evaluate coverage estimate bench image lock clean

@@ -100,7 +100,8 @@ def steady_estimates(
             yield _ratio_estimate(metric, columns, totals, controls)
             continue
         ratio, back = metric.resolve(pooled(columns, totals.reshape(-1, totals.shape[2])))
-        tail = _ratio_estimate(ratio, columns, totals, controls)
+        # A percentile is read off the totals themselves: controls would shrink its error without moving the estimate.
+        tail = _ratio_estimate(ratio, columns, totals, controls and controls.without())
         yield replace(tail, estimate=back(tail.estimate))
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,12 @@ class Controls:
             kept = min(int((squares >= SMALLEST**2 * squares[-1]).sum()), len(others) // ROWS_PER_CONTROL)
             axes = axes[:, -kept:]
             self.folds.append((fold == one, (axes / squares[-kept:]) @ (axes.T @ centred.T)))
+
+    def without(self) -> Controls:
+        """The same runs, of which nothing is explained."""
+        plain = copy(self)
+        plain.folds = []
+        return plain
 
     def less(self, numerator: Floats, denominator: Floats) -> Floats:
         """The numerators of a ratio, shape (R, M), less what the controls explain; the same where there are none."""
