@@ -175,3 +175,14 @@ def test_controlled_estimates_are_right(keys) -> None:
 def test_a_finite_horizon_has_no_controls(change) -> None:
     with pytest.raises(ConfigError, match=r"^control_variates = True: needs horizon = auto \(here 100\)$"):
         scenario_from({**SMALL["TABS"], **change, "control_variates": True})
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_percentiles_are_estimated_without_controls(seed) -> None:
+    """Read off the totals, they do not move with the controls: with an error that did, z was 6 and -11 here."""
+    keys = {"model": "jiq", "servers": 3, "buffer": 5, "arrival_rate": 0.6, "seed": seed}
+    scenario = scenario_from({**keys, **STEADY, "control_variates": True})
+    totals = simulate(scenario, 0, scenario.replications, window(scenario))[0]
+    estimate = steady_estimates(scenario, totals, ["wait_p95"])["wait_p95"]
+    assert estimate.reduction == 1.0
+    assert abs(estimate.estimate.mean - exact(scenario).metrics["wait_p95"]) < 5 * estimate.estimate.se
