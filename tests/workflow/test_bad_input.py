@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from elastiqueue.errors import printable
 from elastiqueue.scenarios.reading import ConfigError, parse_yaml, read_yaml, scenario_from
-from elastiqueue.workflow.experiments import chunks, load
+from elastiqueue.workflow.experiments import check_output, chunks, load
 from elastiqueue.workflow.runs import composed
+from tests.conftest import ROOT
 
 TABS = "model: tabs, servers: 4, arrival_rate: 0.3, standby_rate: 0.1, setup_rate: 0.1, buffer: 3, horizon: 20"
 BASE = f"run: mine\nexperiments:\n  a:\n    scenario: {{{TABS}}}\n"
@@ -287,3 +288,11 @@ def test_any_text_is_yaml_or_refused_in_one_line(text):
         parse_yaml(text, "name")
     except ConfigError as error:
         _check_line(error, "name: is not YAML: ")
+
+
+def test_the_results_of_an_example_stand_beside_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In `config/`, whose other folders hold settings."""
+    monkeypatch.chdir(ROOT / "config" / "examples")
+    check_output("mine", "results/mine")
+    with pytest.raises(ConfigError, match="must not lie in sources, settings"):
+        check_output("mine", "policies/mine")

@@ -205,8 +205,10 @@ def check_output(run: str, output: str) -> None:
         raise ConfigError(f"{head} must be a folder; {file} is a file")
     if folder == here or folder in here.parents or folder in checkouts:
         raise ConfigError(f"{head} must be a folder of its own, not the working folder, one above it or a checkout")
+    beside = folder.is_relative_to(here / "results")  # an example's results stand beside its file, in config/
     for root in (here, *checkouts):
-        if any(folder.is_relative_to(each) for each in (*(root / name for name in CLOSED), PACKAGE.resolve())):
+        closed = [root / name for name in CLOSED if not (name == "config" and beside)]
+        if any(folder.is_relative_to(each) for each in (*closed, PACKAGE.resolve())):
             raise ConfigError(f"{head} must not lie in sources, settings or reference results")
         results, papers = root / "results", root / "paper_figures"
         if folder == results or (folder.is_relative_to(results) and not folder.is_relative_to(here / "results" / run)):
