@@ -101,6 +101,7 @@ def test_an_answer_does_not_depend_on_the_cores_and_may_be_that_there_is_none():
         ({"mean_wait": 0}, {}, "limit of mean_wait = 0: must be a number > 0"),
         ({"mean_wait": 1}, {"vary": "speed"}, "vary = speed: is not a key of the scenario"),
         ({"mean_wait": 1}, {"vary": "model"}, "vary = model: must be a key with a number > 0, not tabs"),
+        ({"mean_wait": 1}, {"vary": "seed"}, "vary = seed: must be a key of the system, not of its simulation"),
         ({"mean_wait": 1}, {"objective": "cost_per_hour"}, "objective = cost_per_hour: must be one of power, "),
         ({"mean_wait": 1}, {"between": (2, 1)}, "range of standby_time = 2 to 1: must be two numbers > 0, "),
         ({"mean_wait": 1}, {"within": 0}, "within = 0: must be between 0 and 1"),

@@ -17,6 +17,7 @@ import pytest
 from elastiqueue.cli.main import COMMANDS, main
 from elastiqueue.cli.options import aligned
 from elastiqueue.statistics.estimates import with_error
+from tests.conftest import ROOT
 
 SMALL = ["--set", "servers=2", "--set", "horizon=50", "--set", "warm_up=0", "--set", "replications=5"]
 
@@ -185,3 +186,16 @@ def test_an_interrupt_leaves_nothing_behind(command, tabs, tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+@pytest.mark.parametrize("option", ["--csv", "--json"])
+@pytest.mark.parametrize("name", ["mine.yaml", "policy.py", "rates.csv"])
+def test_a_result_does_not_replace_what_it_was_made_of(tmp_path, capsys, option, name):
+    (tmp_path / "policy.py").write_bytes((ROOT / "config/examples/policies/tabs_threshold.py").read_bytes())
+    (tmp_path / "rates.csv").write_text("time,rate\n0,0.3\n10,0.5\n")
+    keys = "servers: 3\nbuffer: 4\nstandby_rate: 1\nsetup_rate: 1\nlevel: 0.5\nhorizon: 5\nreplications: 2\n"
+    (tmp_path / "mine.yaml").write_text(f"model: policy.py\n{keys}arrival_rate: {{trace: rates.csv}}\n")
+    before = (tmp_path / name).read_bytes()
+    assert main(["simulate", str(tmp_path / "mine.yaml"), option, str(tmp_path / name)]) == 2
+    assert "must not be a file that is read" in capsys.readouterr().err
+    assert (tmp_path / name).read_bytes() == before

@@ -390,6 +390,8 @@ def _value_of(base: ServiceScenario, key: str) -> float | int | None:
     if key in INSTEAD_OF:
         rate = getattr(base, INSTEAD_OF[key])
         return 1 / rate if rate else None
+    if key in ("seed", "replications", "horizon", "warm_up", "max_cpu_hours"):
+        raise ConfigError(f"vary = {key}: must be a key of the system, not of its simulation")
     value: Any = base.model_dump()
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:

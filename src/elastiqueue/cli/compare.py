@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Simulate both, and report."""
-    from elastiqueue.cli.options import Progress, aligned, read, report, settings, title
+    from elastiqueue.cli.options import Progress, aligned, keep_inputs, read, report, settings, title
     from elastiqueue.errors import ConfigError
     from elastiqueue.scenarios.reading import read_scenario
     from elastiqueue.scenarios.units import unit_of
@@ -38,6 +38,7 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError("OTHER.yaml or --with: must say what the scenario is compared with")
     changes = {**settings("--set", options.set), **settings("--with", options.changes)}
     second = read_scenario(options.other or options.scenario, changes)
+    keep_inputs(options, options.other or options.scenario, second)
     from elastiqueue.api.compare import compare
 
     with Progress("replications:") as progress:

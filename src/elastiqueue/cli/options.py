@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,26 @@ def read(options: argparse.Namespace) -> Scenario:
     check_file("--csv", options.csv)
     if options.json == "-" and options.csv == "-":
         raise ConfigError("--csv = -: must be a file where --json is -")
-    return read_scenario(options.scenario, changes)
+    scenario = read_scenario(options.scenario, changes)
+    keep_inputs(options, options.scenario, scenario)
+    return scenario
+
+
+def keep_inputs(options: argparse.Namespace, file: str, scenario: Scenario) -> None:
+    """Raise ConfigError where a result would replace a scenario's file, its policy or its trace."""
+    inputs = [Path(file), *(Path(text) for text in _texts(scenario.model_dump()) if "." in text)]
+    for option, output in (("--json", options.json), ("--csv", options.csv)):
+        if output and os.path.exists(output) and any(each.is_file() and each.samefile(output) for each in inputs):
+            raise ConfigError(f"{option} = {output}: must not be a file that is read")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in nested mappings and lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner)
 
 
 def settings(option: str, texts: Sequence[str]) -> dict[str, Any]:
